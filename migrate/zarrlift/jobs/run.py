@@ -69,6 +69,7 @@ class Run:
         self.job = job
         self.plan = plan
         self.source, self.destination = source, destination = ends.source, ends.destination
+        self._lists_plainly = ends.place is destination  # layers may change sizes
         self.options = options
         self.progress = progress
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
@@ -286,7 +287,12 @@ class Run:
             if self.options.no_list or not array.plan.tasks:
                 continue
             recorded = self.job.recorded(array.row.id)
-            ask = partial(missing_objects, array.plan, array.present, self.source, self.destination, recorded)
+            ask = partial(
+                missing_objects,
+                *(array.plan, array.present, self.destination, recorded),
+                sizes=array.sizes if self._lists_plainly else None,
+            )
+            array.sizes = None
             in_background = self.destination.requests is not None
             array.missing = self._source_check.threads.submit(ask).result if in_background else ask
 
@@ -340,7 +346,9 @@ class Run:
         missing = array.missing()
         if missing is not None:
             self.job.forget_tasks(array.row.id, missing.tasks)
-            raise JobError("objects that the job wrote are missing", found=str(missing), advice=_MISSING)
+            raise JobError(
+                "objects that the job wrote are missing or changed", found=str(missing), advice=_MISSING
+            )
 
     def _record_failure(self, array: RunArray) -> None:
         # Tasks end in any order; the report is deterministic. An update leaves the earlier document.

@@ -54,6 +54,8 @@ class RunArray:
     first_pass: bool = False
     """Whether its tasks are those of the first of two passes."""
     present: Indexes = field(default_factory=lambda: NOTHING)
+    sizes: Indexes | None = None
+    """Those of the source's objects, if the objects that are written are listed with theirs."""
     open_tasks: int = 0
     all_submitted: bool = False
     problems: list[Problem] = field(default_factory=list)
@@ -112,7 +114,9 @@ class RunTasks:
             array.first_pass, array.all_submitted = first_pass, False
             plan = array.plan
             inventory = self.inventory(plan, keep=first_pass)
-            array.present = inventory.indexes
+            array.present, array.sizes = inventory.indexes, None
+            if self._destination.requests is not None:  # whose listings have sizes
+                array.sizes = inventory.sizes
             if inventory.fingerprint != plan.fingerprint:
                 array.fail((source_changed(plan.path),))
             else:
@@ -144,7 +148,7 @@ class RunTasks:
         yield from made([number for number in planned if number not in done])
         if not done:
             return
-        lost = lost_tasks(plan, inventory, self._source, self._destination, done)
+        lost = lost_tasks(plan, inventory, self._destination, done)
         self._job.forget_tasks(row.id, lost)
         yield from made([number for number in planned if number in lost])
 

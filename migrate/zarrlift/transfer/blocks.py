@@ -84,8 +84,8 @@ class ObjectBuilder(ABC):
         """Add the payload of an inner chunk, by its position in their grid; DestinationError."""
 
     @abstractmethod
-    def finish(self) -> None:
-        """Publish the object, unless it is empty; DestinationError."""
+    def finish(self) -> int:
+        """Publish the object, unless it is empty; the number of objects written. DestinationError."""
 
     def discard(self) -> None:  # noqa: B027 - most have nothing to take back
         """Discard the object."""
@@ -97,12 +97,15 @@ class PayloadWriter(ObjectBuilder):
     def __init__(self, writer: Writer, move: Move) -> None:
         self._writer = writer
         self._move = move
+        self._written = 0
 
     def put(self, place: Place, payload: Buffer) -> None:
+        self._written += 1
         self._writer.write(self._move.destination.key(self._move.path, place), payload)
 
-    def finish(self) -> None:
-        """Do nothing: they are already written, and an array with failures is not published."""
+    def finish(self) -> int:
+        """Their number: they are already written, and an array with failures is not published."""
+        return self._written
 
 
 class ShardBuilder(ObjectBuilder):
@@ -139,19 +142,20 @@ class ShardBuilder(ObjectBuilder):
         self._stream.append(self._parts)
         self._parts, self._held = [], 0
 
-    def finish(self) -> None:
+    def finish(self) -> int:
         """Write the index, unless there is no inner chunk."""
         if self._stream is None and not self._parts:
-            return
+            return 0
         encoded = self._index.to_bytes(self._frame.index)
         if self._stream is None:
             parts = [encoded, *self._parts] if self._reserve else [*self._parts, encoded]
             self._writer.write(self._key, b"".join(map(memory, parts)))
-            return
+            return 1
         if not self._reserve:
             self._parts.append(encoded)
         self._write()
         self._stream.finish(encoded if self._reserve else b"")
+        return 1
 
     def discard(self) -> None:
         if self._stream is not None:

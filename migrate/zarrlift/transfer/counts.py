@@ -28,6 +28,8 @@ class MoveResult:
     bytes_out: int = 0
     dropped: int = 0
     """Chunks omitted because they contained only the fill value."""
+    objects: int = 0
+    """Objects written, where blocks of several chunks make them; else they are the chunks not omitted."""
     filled: int = 0
     """N5 blocks smaller than their grid cell that were decoded and padded."""
     retries: int = 0
@@ -56,6 +58,7 @@ class MoveCounts:
         self.bytes_in = 0
         self.bytes_out = 0
         self.dropped = 0
+        self.objects = 0
         self.failures = 0
         self.filled = 0
         self.path = path
@@ -116,6 +119,7 @@ class MoveCounts:
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
             dropped=self.dropped,
+            objects=self.objects,
             filled=self.filled,
             retries=retries.take(),
             problems=tuple(self._problems),

@@ -80,7 +80,7 @@ class PayloadAssembler(Assembler):
         if counts.failures > start:
             target.discard()
         else:
-            target.finish()
+            counts.objects += target.finish()
 
 
 class FileGatherer(PayloadAssembler):
@@ -138,6 +138,7 @@ class FileGatherer(PayloadAssembler):
         stream.finish(index if start else b"")
         total = sum(lengths)
         counts.add(total, total, chunks=len(lengths))
+        counts.objects += 1
 
     def _append_file(self, path: str, version: Version | None, stream: ObjectStream) -> int:
         """Append one large file without holding it in memory; returns its length there.

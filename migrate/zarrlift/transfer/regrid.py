@@ -106,7 +106,7 @@ class ValueAssembler(Assembler):
                         lost.add(number)
                 del buffer  # before the next one
             for number in sorted(set(range(len(builders))) - lost):
-                builders[number].finish()
+                counts.objects += builders[number].finish()
         except BaseException:
             for each in builders:
                 each.discard()

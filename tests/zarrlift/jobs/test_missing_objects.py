@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from tests.support.bucket import Bucket
 from tests.support.job_archives import tree, values
 
 import zarrlift
@@ -71,6 +72,30 @@ def test_what_is_removed_after_publication_is_named_by_the_same_run(
     again = zarrlift.resume(destination) if hidden else zarrlift.update(destination, force=True)
     assert again.ok
     assert values(destination, 3) == values(source, 2)
+
+
+@pytest.mark.parametrize("content", [b"", b"cut off"])
+def test_an_array_is_not_published_with_an_object_of_another_size(
+    content: bytes, source: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Listings of stores have sizes."""
+    publish = Run._copied
+
+    def cutting(run: Run, arrays: list[Any]) -> None:
+        if any(array.plan.path == "g/relink" for array in arrays):
+            bucket.put("new", {"g/relink/c/3/3": content})
+        publish(run, arrays)
+
+    monkeypatch.setattr(Run, "_copied", cutting)
+    job, options = tmp_path / "job.db", {"dest_storage_options": bucket.options}
+    outcome = zarrlift.migrate(source, bucket.url("new"), job=job, verify="none", **options)
+    assert [(problem.node, problem.found) for problem in outcome.problems] == [
+        ("g/relink", "1 object (g/relink/c/3/3)")
+    ]
+    assert "g/relink/zarr.json" not in bucket.stored("new")
+    monkeypatch.undo()
+    assert zarrlift.resume(job, **options).ok
+    assert "g/relink/zarr.json" in bucket.stored("new")
 
 
 def test_without_a_listing_nothing_is_noticed(

@@ -201,7 +201,7 @@ def test_the_stored_listing_is_gone(changed: bool, bucket: Bucket, tmp_path: Pat
         assert values(result, 3) == values(tmp_path / "old.zarr", 2)
 
 
-def test_arrays_that_cannot_be_checked_are_named(bucket: Bucket, tmp_path: Path) -> None:
+def test_shards_are_counted_without_a_listing(bucket: Bucket, tmp_path: Path) -> None:
     bucket.put("old", tree(write_archive(tmp_path / "old.zarr")))
     job, result = tmp_path / "job.db", tmp_path / "new.zarr"
     recipe = Recipe(base=ArrayRecipe(shards="2x"))
@@ -209,9 +209,46 @@ def test_arrays_that_cannot_be_checked_are_named(bucket: Bucket, tmp_path: Path)
     assert zarrlift.migrate(bucket.url("old"), result, job=job, recipe=recipe, **options).ok
     inventory_path(job).unlink()
     bucket.put("old", {"g/relink/0.0": b"changed"})
+    assert zarrlift.resume(job, **options).ok
+    (result / "g/relink/c/0/0").unlink()
     outcome = zarrlift.resume(job, **options)
-    (problem,) = [problem for problem in outcome.problems if "could not be checked" in problem.message]
-    assert (problem.severity, problem.found) == ("warning", "1 array (/g/relink)")
+    assert [problem.node for problem in outcome.problems] == ["g/relink"]
+    assert not outcome.ok
+
+
+def test_arrays_that_cannot_be_checked_are_named(bucket: Bucket, tmp_path: Path) -> None:
+    """An update has recorded only what it has written."""
+    bucket.put("old", tree(write_archive(tmp_path / "old.zarr")))
+    job, result = tmp_path / "job.db", tmp_path / "new.zarr"
+    options = {"storage_options": bucket.options}
+    assert zarrlift.migrate(bucket.url("old"), result, job=job, **options).ok
+    bucket.put("old", {"h/rewrite/0.0": bucket.stored("old")["h/rewrite/0.1"]})
+    assert zarrlift.update(job, **options).ok
+    inventory_path(job).unlink()
+    bucket.put("old", {"h/rewrite/0.0": bucket.stored("old")["h/rewrite/1.1"]})
+    outcome = zarrlift.resume(job, **options)
+    (problem,) = outcome.problems
+    assert "could not be checked" in problem.message
+    assert (problem.severity, problem.found) == ("warning", "1 array (/h/rewrite)")
+
+
+def test_a_shard_is_missed_beside_others_that_are_mostly_empty(tmp_path: Path) -> None:
+    """Their inner chunks are omitted, as those of a shard that is not written at all."""
+    array = zarr.create_array(
+        tmp_path / "old.zarr/a", shape=(64,), chunks=(2,), dtype="i4", zarr_format=2,
+        config={"write_empty_chunks": True},
+    )  # fmt: skip
+    array[:] = 0
+    array[::16] = 1
+    (tmp_path / "old.zarr/.zgroup").write_text('{"zarr_format": 2}')
+    result = tmp_path / "new.zarr"
+    recipe = Recipe(base=ArrayRecipe(chunks="4", shards="4x", drop_empty=True))
+    assert zarrlift.migrate(tmp_path / "old.zarr", result, recipe=recipe).ok
+    (result / "a/c/1").unlink()
+    outcome = zarrlift.resume(result)
+    assert [(problem.node, str(problem.found)[:18]) for problem in outcome.problems] == [
+        ("a", "1 object (a/c/1) m")
+    ]
 
 
 def test_forcing_leaves_a_root_that_others_changed(source: Path, destination: Path) -> None:

@@ -33,7 +33,7 @@ class HeldError(JobError):
     """Another process has the job or its destination, or may have it."""
 
 
-VERSION: Final = "6"
+VERSION: Final = "7"
 SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 _COUNTER: Final = slice(24, 28)

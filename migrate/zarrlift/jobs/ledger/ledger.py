@@ -259,8 +259,8 @@ class Job:
 
     def recorded(self, node: int) -> dict[int, RecordedTask]:
         """Recorded tasks of a node, by number."""
-        rows = self._db.rows("SELECT number, chunks, dropped, bytes_out FROM task WHERE node = ?", (node,))
-        return {number: RecordedTask(*figures) for number, *figures in rows}
+        rows = self._db.rows("SELECT number, chunks, dropped, objects FROM task WHERE node = ?", (node,))
+        return {number: RecordedTask(*counts) for number, *counts in rows}
 
     def record_synced(self) -> None:
         """Record that the recorded work has reached the disk. Durable at the next commit."""
@@ -285,8 +285,8 @@ class Job:
     def record_task(self, node: int, number: int, moved: MoveResult, *, synced: bool = False) -> None:
         """Record a task, as on the disk if `synced`. Durable at the next commit."""
         chunks = 0 if number < 0 else moved.chunks  # those of a first pass count with the second
-        values = (node, number, chunks, moved.bytes_in, moved.bytes_out, moved.dropped)
-        self._db.write("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)", values)
+        values = (node, number, chunks, moved.bytes_in, moved.bytes_out, moved.dropped, moved.objects)
+        self._db.write("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?, ?)", values)
         if synced:
             self._db.execute("INSERT OR IGNORE INTO synced VALUES (?, ?)", (node, number))
 

@@ -49,8 +49,8 @@ class RecordedTask(NamedTuple):
     """Number of source objects moved; 0 for a first pass."""
     dropped: int
     """Number of those omitted as empty."""
-    bytes_out: int = 0
-    """Number of bytes written."""
+    objects: int
+    """Number of objects written by blocks; else 0."""
 
 
 class PlannedWork(NamedTuple):
@@ -264,6 +264,7 @@ CREATE TABLE task (  -- One row for each completed task.
     bytes_in INTEGER NOT NULL,  -- Stored bytes read.
     bytes_out INTEGER NOT NULL,  -- Bytes written.
     dropped INTEGER NOT NULL,  -- Chunks omitted as empty.
+    objects INTEGER NOT NULL,  -- Objects written, where blocks of several chunks make them.
     PRIMARY KEY (node, number)
 ) WITHOUT ROWID;
 CREATE TABLE synced (  -- Tasks whose objects have been flushed to the disk.

@@ -18,9 +18,8 @@ import numpy as np
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.paths import join
 
-from ...archive.chunk_inventory import NOT_LISTED, UNLISTED, Indexes, Inventory, take_inventory
+from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
-from ...core.grid.frames import Shards
 from ...core.grid.grid import Grid
 from ...core.grid.overlap import touched
 from ...planning.inventories import Inventories
@@ -84,80 +83,41 @@ class WrittenObjects:
         return np.asarray(whole)
 
 
-def written(
-    plan: ArrayPlan, inventory: Inventory, source: Storage, *, unread: bool = False
-) -> WrittenObjects:
-    """The output of an array's only or second pass; StorageError, ChunkError.
-
-    With `unread`, blocks have all of their objects, without a look at the source.
-    """
+def written(plan: ArrayPlan, inventory: Inventory, source: Storage) -> WrittenObjects:
+    """The output of an array's only or second pass; StorageError, ChunkError."""
     layout = plan.destination
-    only = changed_units(plan)
     if plan.move.block_shape is None:
-        indexes = inventory.indexes
-        if only is not None:
-            indexes = np.intersect1d(indexes, only, assume_unique=True)
-        return WrittenObjects.of(layout, indexes, plan.bounds, None)
-    inner_chunks = None if unread else inner_chunks_reached(plan, inventory, source)
+        return _by_task(plan, inventory.indexes)
+    inner_chunks = inner_chunks_reached(plan, inventory, source)
     objects = layout.objects
     indexes = (
         np.arange(objects.total, dtype=np.int64)
         if inner_chunks is None
         else touched(inner_chunks, layout.grid, objects)
     )
-    if only is not None:
-        inside = touched(only, Grid(plan.source.shape, plan.move.block_shape), objects)
-        indexes = np.intersect1d(indexes, inside, assume_unique=True)
-    return WrittenObjects.of(layout, indexes, plan.bounds, plan.move.block_shape)
+    return _by_task(plan, indexes)
 
 
 def lost_tasks(
     plan: ArrayPlan,
     inventory: Inventory,
-    source: Storage,
     destination: Storage,
     recorded: Mapping[int, RecordedTask],
 ) -> set[int]:
-    """Numbers of recorded tasks with missing or empty output; `inventory` is the source's.
-
-    If objects may have been omitted as empty, a task counts as lost unless the missing ones are known to be
-    such objects. StorageError, ChunkError.
-    """
+    """Numbers of recorded tasks of which objects are missing; `inventory` is the source's. StorageError."""
     if not recorded or not destination.can_list:
         return set()
-    lost = _lost(plan, inventory, source, destination, recorded)
+    missing = missing_objects(
+        plan, inventory.indexes, destination, recorded, sizes=inventory.sizes, names_only=False
+    )
+    lost = set() if missing is None else set(missing.tasks)
     if plan.between is None or {number for number in recorded if number >= 0} - lost == {*range(plan.tasks)}:
         return lost  # intermediate data of two passes is deleted when both are done
     layout = plan.between.layout
     indexes = intermediate_objects(plan, inventory.indexes)
     first = WrittenObjects.of(layout, indexes, plan.between.bounds, plan.between.block_shape, first_pass=True)
-    missing = first.numbers[~first.whole(take_inventory(destination, plan.path, layout))]
-    return lost | (recorded.keys() & set(missing.tolist()))
-
-
-def _lost(
-    plan: ArrayPlan,
-    inventory: Inventory,
-    source: Storage,
-    destination: Storage,
-    recorded: Mapping[int, RecordedTask],
-) -> set[int]:
-    done = {number: task for number, task in recorded.items() if number >= 0}
-    if not done:
-        return set()
-    stored = take_inventory(destination, plan.path, plan.destination)
-    all_of = written(plan, inventory, source)
-    same = plan.route.name == "relink" and plan.move.block_shape is None
-    same = same and all(problem.kind != "trailing-bytes" for problem in plan.problems)
-    sizes = None
-    if same and inventory.sizes is not None:
-        sizes = inventory.sizes[inventory.indexes.searchsorted(all_of.indexes)]
-    whole = all_of.whole(stored, sizes)
-    if plan.move.block_shape is not None:
-        return done.keys() & set(all_of.numbers[~whole].tolist())
-    # Each object corresponds to one of the source, so the ledger's counts give the expected number.
-    count = np.bincount(all_of.numbers[whole], minlength=plan.tasks)
-    return {number for number, task in done.items() if count[number] != task.chunks - task.dropped}
+    absent = first.numbers[~first.whole(take_inventory(destination, plan.path, layout))]
+    return lost | (recorded.keys() & set(absent.tolist()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,53 +140,56 @@ class MissingObjects:
 def missing_objects(
     plan: ArrayPlan,
     present: Indexes | None,
-    source: Storage,
     destination: Storage,
     recorded: Mapping[int, RecordedTask],
+    *,
+    sizes: Indexes | None = None,
+    names_only: bool = True,
 ) -> MissingObjects | None:
-    """What a listing of names lacks of the recorded work of an array's only or second pass.
+    """What a listing lacks of the recorded work of an array's only or second pass; StorageError.
 
-    `present` are the source's objects; None if they are not known. What tasks have omitted as empty is not
-    missing. Of blocks whose source objects are not known, or whose indexes of shards cannot be read again (or
-    are in a store, where that takes long), a task that has written anything must have an object.
-    StorageError.
+    The number of objects of each task is recorded. `present` are the source's objects, by which missing ones
+    are named; None if they are not known. An object that is empty counts as missing if the listing has sizes
+    (that of local files does not with `names_only`). With the `sizes` of the source's objects, so does one
+    that was copied unchanged and has another size.
     """
     if not plan.tasks or not destination.can_list:
         return None
+    stored = take_inventory(destination, plan.path, plan.destination, names_only=names_only)
     blocks = plan.move.block_shape is not None
-    in_store = isinstance(plan.source.frame, Shards) and source.requests is not None
-    unread = blocks and (present is None or plan.fingerprint == UNLISTED or in_store)
-    if present is None:
-        present = np.arange(plan.source.objects.total, dtype=np.int64)
-    listed = replace(NOT_LISTED, indexes=present)
-    stored = take_inventory(destination, plan.path, plan.destination, names_only=True)
-    wrote = [number for number, task in recorded.items() if number >= 0 and task.bytes_out]
-    try:
-        objects = written(plan, listed, source, unread=unread)
-        unread = unread or (blocks and not np.isin(wrote, objects.numbers).all())  # shards are gone
-    except ZarrstackError:
-        unread = True
-    if unread:
-        objects = written(plan, listed, source, unread=True)
-    whole = objects.whole(stored)
+    if present is None or blocks:
+        present, sizes = stored.indexes, None
+    if plan.route.name != "relink" or any(problem.kind == "trailing-bytes" for problem in plan.problems):
+        sizes = None
+    objects = _by_task(plan, present)
+    whole = objects.whole(stored, None if sizes is None else sizes[np.searchsorted(present, objects.indexes)])
     count = np.bincount(objects.numbers[whole], minlength=plan.tasks)
-    expected = np.bincount(objects.numbers, minlength=plan.tasks)
-    lacking, omitted = {}, False
+    lacking = {}
     for number, task in recorded.items():
-        if number < 0:
-            continue
-        of_task = (int(expected[number]) if blocks else task.chunks) - task.dropped
-        if unread:
-            of_task = 1 if task.bytes_out else 0
-        if of_task > count[number]:
+        of_task = task.objects if blocks else task.chunks - task.dropped
+        if number >= 0 and of_task > count[number]:
             lacking[number] = of_task - int(count[number])
-            omitted |= of_task < int(expected[number])
     if not lacking:
         return None
+    if present is stored.indexes:
+        objects = _by_task(plan, np.arange(plan.destination.objects.total, dtype=np.int64))
+        whole = objects.whole(stored)
     absent = objects.indexes[~whole & np.isin(objects.numbers, list(lacking))]
-    keys = () if omitted else first_keys(plan.path, plan.destination, absent)
     total = sum(lacking.values())
+    keys = first_keys(plan.path, plan.destination, absent) if len(absent) == total else ()
     return MissingObjects(tasks=frozenset(lacking), absent=absent, count=total, keys=keys)
+
+
+def _by_task(plan: ArrayPlan, indexes: Indexes) -> WrittenObjects:
+    """Those of the destination's objects that the tasks of the only or second pass may write."""
+    layout, shape, only = plan.destination, plan.move.block_shape, changed_units(plan)
+    if only is not None:
+        if shape is not None:
+            only = touched(only, Grid(plan.source.shape, shape), layout.objects)
+        indexes = np.intersect1d(indexes, only, assume_unique=True)
+    objects = WrittenObjects.of(layout, indexes, plan.bounds, shape)
+    inside = (objects.numbers >= 0) & (objects.numbers < plan.tasks)
+    return replace(objects, indexes=objects.indexes[inside], numbers=objects.numbers[inside])
 
 
 def first_keys(path: str, layout: Layout, indexes: Indexes) -> tuple[str, ...]:

@@ -21,9 +21,8 @@ import numpy as np
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.paths import join
 
-from ...archive.chunk_inventory import UNLISTED, Inventory, take_inventory
+from ...archive.chunk_inventory import Inventory, take_inventory
 from ...core.problems import warning
-from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, Plan
 from ...planning.source_inventory import SourceInventory
 from ...recipe.options import Places
@@ -46,8 +45,6 @@ _DOCUMENT: Final = MissingObjects(
     tasks=frozenset(), absent=np.empty(0, np.int64), count=1, keys=("zarr.json",)
 )
 _NOT_KNOWN: Final = replace(_DOCUMENT, keys=())
-_COUNTED: Final = 10**7
-"""Objects of an array that are counted by task, without a listing of the source."""
 _AT_ONCE: Final = 32
 _BATCH: Final = 250
 
@@ -145,7 +142,7 @@ def _incomplete(
     contents = documents(destination, [array.path for array in arrays])
     with closing(last_inventories(job)) as inventories:
         questions = (
-            partial(_missing, array, _listing(array, inventories, listed_now), source, destination, recorded)
+            partial(_missing, array, inventories.stored(array), listed_now, destination, recorded)
             for array in arrays
             for recorded in (job.recorded(rows[array.path].id),)
         )
@@ -158,11 +155,9 @@ def _incomplete(
             if missing is None or missing is _NOT_KNOWN:
                 continue
             reason = None if force else _edited(job, plan, row, array, missing, content, destination)
-            try:
-                unchanged = listed_now(array).fingerprint == array.fingerprint
-            except ZarrstackError:
-                unchanged = False
-            if not unchanged or (array.route.name == "stay" and missing is not _DOCUMENT):
+            if not _is_unchanged(array, listed_now) or (
+                array.route.name == "stay" and missing is not _DOCUMENT
+            ):
                 reason = "the source no longer has these chunks as they were"
             elif array.changes is not None and not missing.tasks and missing is not _DOCUMENT:
                 reason = "an update has replaced the record of these objects"
@@ -182,22 +177,10 @@ def _answers(
                 yield future.result()
 
 
-def _listing(array: ArrayPlan, inventories: Inventories, listed_now: SourceInventory) -> Inventory | None:
-    """The stored listing of an array's source, or a new one if the source is unchanged; else None."""
-    stored = inventories.stored(array)
-    if stored is not None or array.fingerprint == UNLISTED:
-        return stored
-    try:
-        now = listed_now(array)
-    except ZarrstackError:
-        return None
-    return now if now.fingerprint == array.fingerprint else None
-
-
 def _missing(
     array: ArrayPlan,
     inventory: Inventory | None,
-    source: Storage,
+    listed_now: SourceInventory,
     destination: Storage,
     recorded: Mapping[int, RecordedTask],
 ) -> MissingObjects | None:
@@ -206,18 +189,14 @@ def _missing(
     if not destination.can_list or not (array.tasks or stays):
         return None
     present = None if inventory is None else inventory.indexes
-    if present is None and array.source.objects.total > _COUNTED:
-        return _NOT_KNOWN
-    missing = missing_objects(array, present, source, destination, recorded)
-    one_to_one = array.move.block_shape is None and not array.move.drop_empty
-    if missing is not None:
+    missing = missing_objects(array, present, destination, recorded)
+    if missing is not None or not (stays or array.changes is not None):
         return missing
+    # An update has recorded only what it has written; of chunks that stay, nothing is recorded.
     if present is None:
-        exact = array.move.block_shape is None and array.changes is None and not stays
-        return None if exact or array.fingerprint == UNLISTED else _NOT_KNOWN
-    if not (stays or (array.changes is not None and one_to_one)):
+        return None if _is_unchanged(array, listed_now) and stays else _NOT_KNOWN
+    if not stays and (array.move.block_shape is not None or array.move.drop_empty):
         return None
-    # An update has recorded only what it has written.
     layout = array.source if stays else array.destination
     stored = take_inventory(destination, array.path, layout, names_only=True).indexes
     absent = np.setdiff1d(present, stored, assume_unique=True)
@@ -225,6 +204,14 @@ def _missing(
         return None
     keys = first_keys(array.path, layout, absent)
     return MissingObjects(tasks=frozenset(), absent=absent, count=len(absent), keys=keys)
+
+
+def _is_unchanged(array: ArrayPlan, listed_now: SourceInventory) -> bool:
+    """Whether the source has the objects for which an array was planned."""
+    try:
+        return listed_now(array).fingerprint == array.fingerprint
+    except ZarrstackError:
+        return False
 
 
 def _edited(
@@ -290,7 +277,7 @@ def _not_checked(paths: list[str]) -> tuple[Problem, ...]:
 
 def with_problems(outcome: Outcome, problems: tuple[Problem, ...]) -> Outcome:
     """The outcome with the problems of published arrays too, each of which is logged."""
-    new = tuple(problem for problem in problems if problem not in outcome.problems)
+    new = tuple(problem for problem in dict.fromkeys(problems) if problem not in outcome.problems)
     for problem in new:
         if problem.severity == "refusal":
             log_messages.failed((problem,))

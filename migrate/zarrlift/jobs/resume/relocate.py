@@ -291,7 +291,7 @@ def _require_chunks(job: Job, plan: Plan, ends: Endpoints) -> None:
         if source.fingerprint != array.fingerprint:
             continue
         recorded = job.recorded(done[array.path])
-        lost = lost_tasks(array, source, ends.source, ends.destination, recorded)
+        lost = lost_tasks(array, source, ends.destination, recorded)
         if lost:
             raise JobError(
                 "some output of the job is missing",

@@ -109,7 +109,12 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
                 job, ends, before, now, progress, updating, elsewhere=options.on_other_machines
             )
             if not steps.any and job.state == "done" and not it.loses:
-                return with_problems(replace(nothing_to_do(job), problems=steps.problems), lacking)
+                outcome = replace(nothing_to_do(job), problems=steps.problems)
+                # The source was listed meanwhile.
+                now_lacking = hide_incomplete(
+                    *(job, plan, ends.source, result), ended=True, no_list=options.no_list
+                )
+                return with_problems(outcome, (*lacking, *now_lacking))
             lacking = tuple(problem for problem in lacking if problem.node not in _remade(plan, steps))
             _intend(job, plan, steps, updating)
             _keep_base(before, now, plan)
