@@ -279,7 +279,7 @@ def lock_file(path: Path) -> int | None:
             found=error.strerror,
             advice="Use a file system that has file locks.",
         ) from error
-    if os.fstat(descriptor).st_nlink == 1:
+    if os.fstat(descriptor).st_nlink <= 1:
         return descriptor
     try:
         return _separated(path, descriptor)

@@ -39,14 +39,7 @@ from .database import (
     require_version,
     unwritable,
 )
-from .recorded_places import (
-    Source,
-    has_moved,
-    is_elsewhere,
-    located,
-    sources,
-    to_record,
-)
+from .recorded_places import Source, has_moved, is_elsewhere, located, sources, to_record
 from .rows import (
     NODES,
     JobRecord,

@@ -144,7 +144,7 @@ def is_elsewhere(notes: Mapping[str, Any], file: Path) -> bool:
 
 def is_same_path(one: str, other: str) -> bool:
     """Whether two local paths are one place; other names of it are links and mounts."""
-    if os.path.realpath(one) == os.path.realpath(other):
+    if one == other or os.path.realpath(one) == os.path.realpath(other):
         return True
     try:
         return os.path.samefile(one, other)
