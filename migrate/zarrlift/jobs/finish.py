@@ -29,6 +29,7 @@ from .opened_job import opened_result
 from .ours import documents
 from .outcome import Outcome, kept
 from .resume.lost_tasks import is_torn
+from .resume.published_arrays import incomplete_arrays
 from .stored_inventories import changed_objects
 from .units import command
 
@@ -83,6 +84,7 @@ def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
             return it.end("incomplete", problems)
         # The chunks belong to the result and may be written by its users.
         changed = [replace(note, severity="note") for note in changed_objects(it.job, it.plan, it.place)]
+        lacking = [replace(problem, severity="warning") for problem in incomplete_arrays(it.job, both)]
         sync(it.place)  # the new documents, before the old ones are removed
         it.job.sync_commits()
         it.job.legacy.keep(legacy)
@@ -91,7 +93,7 @@ def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
             it.place.delete(key)
         it.job.note(state="finished")
         it.job.commit()
-        return it.end("finished", changed, removed=len(legacy))
+        return it.end("finished", (*changed, *lacking), removed=len(legacy))
 
 
 def _require_verified(job: Job, plan: Plan) -> None:

@@ -251,6 +251,16 @@ def test_a_shard_is_missed_beside_others_that_are_mostly_empty(tmp_path: Path) -
     ]
 
 
+def test_finish_warns_of_chunks_that_are_gone(source: Path) -> None:
+    """They may have been deleted by the user of the archive."""
+    assert zarrlift.migrate(source, in_place=True).ok
+    assert zarrlift.verify(source).ok
+    (source / "g/relink/3.3").unlink()
+    outcome = zarrlift.finish(source)
+    assert outcome.state == "finished"
+    assert [(problem.node, problem.severity) for problem in outcome.problems] == [("g/relink", "warning")]
+
+
 def test_forcing_leaves_a_root_that_others_changed(source: Path, destination: Path) -> None:
     assert zarrlift.migrate(source, destination, recipe=Recipe(consolidate=True)).ok
     shutil.rmtree(destination / "g/relink/c/3")

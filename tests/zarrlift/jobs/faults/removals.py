@@ -319,6 +319,8 @@ def main() -> int:
                 count["wrong"] += bool(told.wrong)
                 if told.wrong or asked.number is not None:
                     print(f"game {number}, {told}", flush=True)
+                if not (number + 1) % 50:
+                    print(f"... {number + 1} games, {count['wrong']} wrong", flush=True)
         finally:
             place.close()
     figures = ", ".join(f"{value} {name}" for name, value in sorted(count.items()))
