@@ -63,7 +63,8 @@ def scan(
 ) -> ChunkScan:
     """The chunks of the array at `path`; empty if its directory is absent.
 
-    With `names_only`, without sizes and times, which need a system call each.
+    With `names_only`, without sizes and times, which need a system call each; this is for a destination,
+    whose directories may not be links.
 
     Raises StorageError for any other error: after an incomplete listing, nothing is known about the remaining
     chunks.
@@ -95,6 +96,8 @@ class _Scan:
         head, self.lead = _head(layout.keys) if nested else ("", "")
         self.axes = _axes(layout.keys, ndim)
         directory = storage.path((self.prefix + head).rstrip("/"))
+        if names_only:
+            storage.refuse_links((self.prefix + head).rstrip("/"))
         try:
             if isinstance(layout.keys, PatternKeys):
                 self._by_pattern(directory, layout.keys, 0, "")

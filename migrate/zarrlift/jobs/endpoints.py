@@ -28,7 +28,7 @@ from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .ledger.ledger import Job
 from .option_words import remembered
-from .places import refuse_nested, refuse_several
+from .places import follow_links_in_place, refuse_nested, refuse_several
 from .processes.executors import RunOptions, out_of_reach
 
 
@@ -222,8 +222,7 @@ def _source(place: Place, options: StorageOptions, *, in_place: bool, follow_lin
     text = _text(place)
     if not in_place or (text is not None and not is_url(text)):
         first = open_storage(place, storage_options=options, follow_links=follow_links)
-        if in_place and isinstance(first, LocalStorage):
-            first.opened.links = "followed" if follow_links else "inside"
+        follow_links_in_place(first, follow_links=follow_links, in_place=in_place)
         if not in_place or isinstance(first, LocalStorage):
             return first
     return open_storage(place, storage_options=options, mode="w", follow_links=follow_links)

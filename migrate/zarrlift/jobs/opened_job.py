@@ -38,7 +38,7 @@ from .ledger.ledger import Job
 from .observed import observed
 from .ours import require_output
 from .outcome import Outcome, OutcomeState, outcome_of_job
-from .places import require_root
+from .places import follow_links_in_place, require_root
 from .processes.executors import RunOptions
 from .progress import Progress, ProgressChoice
 from .resume.lost_tasks import find_torn_documents, may_be_lost
@@ -221,8 +221,7 @@ def opened_result(
             plan.destination, storage_options=places.of_result(in_place=plan.in_place), mode="w"
         )
         place.document_bound = WRITTEN
-        if plan.in_place and isinstance(place, LocalStorage):
-            place.opened.links = "followed" if plan.reading.follow_links else "inside"
+        follow_links_in_place(place, follow_links=plan.reading.follow_links, in_place=plan.in_place)
         refuse_unsupported(verb, place, in_place=plan.in_place)
         require_root(it, without_layers(place))
         done = it.state == ("undone" if verb == "undo" else "finished")

@@ -101,6 +101,12 @@ def require_root(job: Job, place: Storage) -> None:
     )
 
 
+def follow_links_in_place(place: Storage, *, follow_links: bool, in_place: bool) -> None:
+    """Let directories of an archive that is migrated in place be links."""
+    if in_place and isinstance(place, LocalStorage):
+        place.opened.links = "followed" if follow_links else "inside"
+
+
 def is_same_root(job: Job, place: Storage) -> bool:
     """Whether the place of a job's result leads to the same directory as before."""
     try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.damaged_archives import run
 from tests.support.job_archives import values, write_archive
 
 import zarrlift
@@ -14,6 +16,7 @@ from zarrlift.errors import JobError
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.jobs.publisher import Publisher
+from zarrstack.core.errors import ZarrstackError
 
 OUT = Path("p/out.zarr")
 JOB = Path("jobs/out.db")
@@ -178,3 +181,66 @@ def test_a_run_whose_parent_becomes_a_link_ends_and_writes_nothing_there(
     (tmp_path / "away").rename(tmp_path / "p")
     assert zarrlift.resume(out).ok
     assert values(out, 3) == values(source, 2)
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "status --check"])
+@pytest.mark.parametrize("name", ["g", "g/recode", "g/recode/c"])
+def test_a_link_in_place_of_a_published_directory_is_named(name: str, verb: str, tmp_path: Path) -> None:
+    """Also if everything that is looked for is behind it."""
+    source = write_archive(tmp_path / "source.zarr")
+    assert zarrlift.migrate(source, tmp_path / "q/out.zarr").ok
+    assert zarrlift.migrate(source, tmp_path / OUT, job=tmp_path / JOB).ok
+    (tmp_path / OUT / name).rename(tmp_path / "away")
+    (tmp_path / OUT / name).symlink_to(tmp_path / "q/out.zarr" / name)
+    before = everything(tmp_path / "q")
+    linked = f"a link to {tmp_path / 'q/out.zarr' / name} in place of the directory"
+    if verb == "status --check":
+        ran = run("status", tmp_path / JOB, "--check")
+        assert ran.code == 1
+        assert linked in ran.err
+    else:
+        with pytest.raises(ZarrstackError, match=linked):
+            VERBS[verb](tmp_path)
+    assert everything(tmp_path / "q") == before
+    (tmp_path / OUT / name).unlink()
+    (tmp_path / "away").rename(tmp_path / OUT / name)
+    assert zarrlift.undo(tmp_path / JOB).ok
+    assert everything(tmp_path / "q") == before
+
+
+@pytest.mark.parametrize("follow_links", [True, False])
+def test_in_place_links_are_followed_where_they_may_lead(follow_links: bool, tmp_path: Path) -> None:
+    """Those within the archive always are, those to other places with `follow_links`."""
+    source = write_archive(tmp_path / "source.zarr")
+    kept = tmp_path / "elsewhere" if follow_links else source / "kept"
+    (source / "h").rename(kept)
+    (source / "h").symlink_to(kept, target_is_directory=True)
+    before = values(source, 2)
+    outcome = zarrlift.migrate(
+        source, in_place=True, follow_links=follow_links, recipe=zarrlift.Recipe(exclude=("kept",))
+    )
+    assert outcome.ok
+    assert values(source, 3) == before
+    assert (kept / "rewrite/zarr.json").exists()
+    assert zarrlift.resume(source).state == "nothing to do"
+    assert run("status", source, "--check").code == 0
+    if follow_links:  # without, what is excluded differs
+        assert zarrlift.verify(source).ok
+        assert zarrlift.finish(source).ok
+    assert zarrlift.undo(source).ok
+    assert not [*tmp_path.rglob("zarr.json")]
+    assert values(source, 2) == before
+
+
+def test_in_place_a_link_that_leads_elsewhere_later_gets_nothing(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source.zarr")
+    assert zarrlift.migrate(source, in_place=True).ok
+    assert zarrlift.verify(source).ok
+    (source / "g").rename(tmp_path / "away")
+    (source / "g").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    shutil.copytree(tmp_path / "away", tmp_path / "elsewhere")
+    before = everything(tmp_path / "elsewhere")
+    for call in (zarrlift.finish, zarrlift.undo):
+        with pytest.raises(ZarrstackError, match=r"a link to .*/elsewhere in place of the directory g"):
+            call(source)
+    assert everything(tmp_path / "elsewhere") == before

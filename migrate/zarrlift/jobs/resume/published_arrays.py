@@ -36,6 +36,7 @@ from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow, RecordedTask
 from ..ours import documents, missing_documents, whose
 from ..outcome import Outcome
+from ..places import follow_links_in_place, require_root
 from ..stored_inventories import last_inventories
 from ..units import count_text
 from .lost_tasks import NAMED, MissingObjects, first_keys, missing_objects, others_root, take_down
@@ -105,6 +106,8 @@ def incomplete_arrays(job: Job, places: Places) -> tuple[Problem, ...]:
     plan = job.plan()
     options = places.of_result(in_place=plan.in_place)
     opened = open_storage(plan.destination, storage_options=options, mode="w")
+    require_root(job, opened)
+    follow_links_in_place(opened, follow_links=plan.reading.follow_links, in_place=plan.in_place)
     source = destination = with_layers(opened, job.record.dest_through)
     if not plan.in_place:
         try:

@@ -238,6 +238,14 @@ class LocalStorage(Storage):
             return False
         return not link.startswith(self.real.rstrip(os.sep) + os.sep)
 
+    def refuse_links(self, key: str) -> None:
+        """Raise StorageError if a link that is not followed is in place of a directory."""
+        try:
+            self.opened.at(key, fresh=True)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise storage_error("cannot list", key, error) from error
+
     def require_absent(self, key: str) -> None:
         """One `lstat`; zarr-python treats a broken link as an absence."""
         path = self.path(key)

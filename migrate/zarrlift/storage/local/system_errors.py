@@ -21,7 +21,7 @@ def storage_error(what: str, key: str, error: OSError) -> StorageError:
         errno.ENOSPC: "Free some space and resume.",
         errno.EACCES: "Check the permissions, then try again or resume.",
         errno.EROFS: "Mount it so that it can be written and resume, or choose another place.",
-        errno.ELOOP: "Put the directory that was there back in its place, then resume.",
+        errno.ELOOP: "Put the directory that was there back in its place, then run the command again.",
         errno.EFBIG: "Raise the limit and resume, or write smaller objects.",
         errno.EMFILE: "Raise the limit of open files (ulimit -n) or use fewer workers (-j), then resume.",
     }.get(error.errno or 0)
