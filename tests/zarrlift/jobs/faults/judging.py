@@ -58,7 +58,8 @@ def tree(home: Path) -> dict[str, bytes | None]:
     for path in sorted(home.rglob("*")):
         name = path.relative_to(home).as_posix()
         if not name.startswith((_CACHE, _DASK)):
-            found[name] = None if path.is_dir() else b"" if is_opaque(name) else path.read_bytes()
+            opaque = is_opaque(name) or not path.exists()  # a link that leads nowhere
+            found[name] = None if path.is_dir() else b"" if opaque else path.read_bytes()
     return found
 
 

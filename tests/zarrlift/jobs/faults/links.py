@@ -113,7 +113,11 @@ class Links(Removals):
             for name, data in self.calm(scenario).then.items()
             if data is None and name.startswith(f"{_root(scenario)}/")
         ]
-        places = [place for place in planned if place.parent.is_dir() and not place.is_symlink()]
+        places = [
+            place
+            for place in planned
+            if place.parent.is_dir() and place.parent.resolve() == place.parent and not place.is_symlink()
+        ]
         return rng.choice(places) if kind == "below" and places else root
 
     def _changed_outside(self, scenario: Scenario, before: removals.Tree) -> list[str]:

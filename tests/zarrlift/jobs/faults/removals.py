@@ -22,7 +22,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,6 @@ CHOSEN = [
 """What writes a result in a directory or a bucket and is not taken back."""
 RESULTS = "results"
 """The parent of the result, so that it can be moved without the source."""
-LOST = ("moved, deleted or replaced", "is gone", "are gone", "belongs to another location")
-"""What is said where the result as a whole is not there."""
 _NEXT = {"resume": 6, "migrate": 2, "update": 3, "update --force": 1, "status --check": 3}
 _COMMANDS = 5
 _LAST = 60
@@ -58,6 +56,14 @@ _LAST = 60
 
 class Removals(Playground):
     """Where games run, one after another."""
+
+    lost: tuple[str, ...] = (
+        "moved, deleted or replaced",
+        "is gone",
+        "are gone",
+        "belongs to another location",
+    )
+    """What is said where the result as a whole is not there."""
 
     def _begin(self, scenario: Scenario) -> None:
         super()._begin(scenario)
@@ -240,7 +246,7 @@ class Removals(Playground):
         ):
             name = path or "zarr.json"
             named = name in text or (not path and "  /  " in text)
-            if ended.code == 0 or not (named or any(words in text for words in LOST)):
+            if ended.code == 0 or not (named or any(words in text for words in self.lost)):
                 told.wrong.append(f"/{path} is visible without {lacking[path][:3]}, and is not named")
         if told.wrong:
             told.wrong.append(str(ended))
@@ -294,9 +300,10 @@ def _lacking(now: Tree, whole: Tree, root: str) -> Iterator[tuple[str, list[str]
             yield path, lost
 
 
-def main() -> int:
+def main(of: type[Removals] = Removals, scenarios: Sequence[Scenario] = CHOSEN) -> int:
+    """Play games of a kind; the exit code."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=sys.modules[of.__module__].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
@@ -304,11 +311,11 @@ def main() -> int:
     parser.add_argument("--number", type=int, help="this game alone")
     asked = parser.parse_args()
     logging.getLogger("aiohttp.server").disabled = True  # a killed client is no error of the server's
-    chosen = [scenario for scenario in CHOSEN if asked.only in scenario.id]
+    chosen = [scenario for scenario in scenarios if asked.only in scenario.id]
     print(f"seed {asked.seed}, {len(chosen)} scenarios", flush=True)
     count, started = Counter[str](), time.monotonic()
-    with folder_in_memory("zarrlift-removals-") as folder, serving() as bucket:
-        place = Removals(folder, bucket)
+    with folder_in_memory(f"zarrlift-{of.__name__.lower()}-") as folder, serving() as bucket:
+        place = of(folder, bucket)
         try:
             for number in range(asked.runs) if asked.number is None else [asked.number]:
                 scenario = chosen[number % len(chosen)]
