@@ -167,7 +167,9 @@ def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mas
     if data_type.name == "object":
         return _Mask()
     if node.fill_is_null:
-        return _Mask() if stated is None else _restated(stated, node, problems)
+        if stated is None:
+            return _Mask(drop=True)  # on Zarr v3 xarray cannot open an array with null
+        return _restated(stated, node, recipe.dtype or data_type, problems)
     fill = fill_from_json(node.layout.fill_value, data_type)
     if stated is not None and not _equals_fill(stated, fill):
         message = f"the attribute {FILL} is replaced by the array's fill value, which xarray uses"
@@ -227,14 +229,12 @@ def _equals_fill(stated: JSON, fill: Any) -> bool:
         return False
 
 
-def _restated(stated: JSON, node: ArrayNode, problems: list[Problem]) -> _Mask:
-    """The mask by the attribute `_FillValue` of an array without a fill value.
+def _restated(stated: JSON, node: ArrayNode, data_type: DataType, problems: list[Problem]) -> _Mask:
+    """The mask by the attribute `_FillValue` of an array without a fill value; `data_type` is the result's.
 
-    It is a value of the data type in the v3 form, or the same attribute as `missing_value`, with which xarray
+    It is a value of that type in the v3 form, or the same attribute as `missing_value`, with which xarray
     shows on v3 what `_FillValue` made it show on v2 (2026.9.0, for each data type and kind of value).
     """
-    assert node.layout is not None
-    data_type = node.layout.data_type
     value = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
     if data_type.name in _TEXT and isinstance(value, str):
         return _text_mask(value, node, problems)

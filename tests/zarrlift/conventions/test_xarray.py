@@ -132,9 +132,34 @@ def test_0_masks_no_text() -> None:
     assert (change.attributes, told) == ({}, ())
 
 
+BYTES = {"name": "null_terminated_bytes", "configuration": {"length_bytes": 3}}
+
+
 def test_a_cast_changes_the_form() -> None:
     change, _ = recognise(node(1, NAMED, data_type="int16", fill=-1), dtype="float32")
     assert change.attributes == {"_FillValue": "AAAAAAAA8L8="}
+
+
+@pytest.mark.parametrize(
+    ("data_type", "dtype", "stated", "form"),
+    [("int16", "float32", [-1], "AAAAAAAA8L8="), ("float64", "int32", -1.0, -1)],
+)
+def test_a_cast_changes_the_form_of_an_attribute_that_alone_masks(
+    data_type: str, dtype: str, stated: Any, form: Any
+) -> None:
+    array = node(1, {**NAMED, "_FillValue": stated}, data_type=data_type, fill=0, stated=None)
+    change, told = recognise(array, dtype=dtype)
+    assert (change.attributes, told) == ({"_FillValue": form}, ())
+
+
+@pytest.mark.parametrize("data_type", ["int16", "float32", "bool", BYTES])
+def test_null_in_an_attribute_masks_nothing_and_is_left_out(data_type: Any) -> None:
+    fill = "" if data_type == BYTES else 0
+    change, told = recognise(
+        node(1, {**NAMED, "_FillValue": None}, data_type=data_type, fill=fill, stated=None)
+    )
+    assert (change.attributes, told) == ({}, ())
+    assert change.replaced == ("/_FillValue",)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +188,6 @@ def test_without_a_fill_value_the_attribute_alone_masks() -> None:
         node(1, {**NAMED, "_FillValue": -1.0}, data_type="float32", fill=0.0, stated=None)
     )
     assert (change.attributes, told) == ({"_FillValue": "AAAAAAAA8L8="}, ())
-
-
-BYTES = {"name": "null_terminated_bytes", "configuration": {"length_bytes": 3}}
 
 
 def test_bytes_are_masked_no_more_which_is_said() -> None:
