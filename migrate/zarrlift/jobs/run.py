@@ -47,7 +47,7 @@ from .resume.published_arrays import hide_incomplete, with_problems
 from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, following, retire
 from .run_engine import RunEngine
 from .source_check import SourceCheck
-from .work_totals import RouteRates, WorkTotal
+from .work_totals import RouteRates, UnderWay, WorkTotal
 
 _MISSING: Final = "Others have removed them: resume to write them again."
 _BATCH: Final = 250  # arrays without tasks that are verified together
@@ -80,6 +80,7 @@ class Run:
             *(job, plan, source, destination, self.writer, ends.place, self._source_check.group)
         )
         self._moved = MoveResult()
+        self._under_way: Callable[[], UnderWay] = dict
         self._throughput = Throughput(job)
         self._checking: deque[PendingChecks] = deque()
         self.checks = checks
@@ -190,6 +191,7 @@ class Run:
         items = self._tasks(arrays, first_pass=first_pass)
         if self.options.verify != "none" and executor.in_threads:
             self.checks.prepare_workers()
+        self._under_way = executor.under_way
         # This starts a thread, so forks come first.
         ticker = Ticker(self.progress, lambda: self._work.present(executor.under_way()))
         try:
@@ -214,6 +216,8 @@ class Run:
                         if self._advance(array) is ArrayState.COPIED:
                             copied.append(array)
                 self._work.note_silence(self.job, then=self._commit_sometimes)
+                if self.options.limit is not None:
+                    self._commit_sometimes()
                 self._continue(copied)
                 check()
             self._checked()
@@ -248,6 +252,8 @@ class Run:
             self._syncs.sometimes()
             self._throughput.note(self._moved)
             self._work.note(self.job)
+            if self.options.limit is not None:
+                self._work.note_under_way(self.job, self._under_way())
             self.job.commit()
             self._branch.committed()
 

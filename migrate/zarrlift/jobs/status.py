@@ -92,7 +92,7 @@ class Status(NotebookResult, FieldsAsJSON):
     began: float | None = None
     """Start of the last run, Unix time in seconds."""
     bytes_done: int = 0
-    """Stored bytes of the source read, as in `nodes`."""
+    """Stored bytes of the source read, as in `nodes`; with a limit (`--bwlimit`), by running tasks too."""
     bytes_total: int = 0
     """Stored bytes to read in all."""
     bytes_known: bool = True
@@ -139,6 +139,8 @@ def status_of(job: Job) -> Status:
     updated = float(job.fact("updated") or 0)
     now = activity(job.path, run) if job.state == "incomplete" else None
     done, total = sum(node.bytes_done for node in nodes), sum(node.bytes_total for node in nodes)
+    if now == "running":
+        done += min(int(job.fact("under_way") or 0), max(total - done, 0))
     rate = _rate(run, done, updated) if now == "running" else None
     retries = job.fact("retries")
     silent = json.loads((now == "running" and job.fact("silent")) or "[null, null, false]")

@@ -274,6 +274,10 @@ class WorkTotal:
         self._others += others
         return self._others
 
+    def note_under_way(self, job: Job, under_way: UnderWay) -> None:
+        """Store in the job what running tasks have read. Durable at its next commit."""
+        job.note(under_way=str(sum(nbytes for _, nbytes in under_way.values())))
+
     def note_silence(self, job: Job, *, then: Callable[[], None]) -> None:
         """Store in the job that a server does not answer, or does again; `then` commits it, if it is new."""
         longest = silence.longest()

@@ -9,18 +9,18 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.sizes import parse_rate
 
 from .base import Storage
+from .passing import End
 
 if TYPE_CHECKING:
     from zarrstack.system.clock import Clock
     from zarrstack.system.rate_limits import TokenBucket
 
-End = Literal["source", "destination"]
 _BURST: Final = 1.0
 _UNIT_NEEDED: Final = 100_000
 """Bytes per second below which a bare number is more likely one of megabytes (`--bwlimit 10`)."""
@@ -87,7 +87,7 @@ class Bandwidth:
         from .limited_storage import limited
 
         bucket = self._buckets.setdefault(end, TokenBucket(self.rate, _BURST, self._clock))
-        return limited(storage, bucket, self._clock)
+        return limited(storage, bucket, self._clock, end)
 
 
 class TaskShares(Bandwidth):

@@ -13,6 +13,7 @@ from ..archive.chunk_inventory import Indexes
 from ..storage import retries
 from ..storage.giving_up import check
 from ..storage.listed_versions import source_object_gone
+from ..storage.passing import End
 
 _MAX_PROBLEMS: Final = 100
 """Maximum number of problems reported per task."""
@@ -64,8 +65,19 @@ class MoveCounts:
         self.path = path
         self._certain = certain
         self._inner_chunks = inner_chunks
+        self._passed: dict[End, float] = {"source": 0.0, "destination": 0.0}
         self._problems: list[Problem] = []
         self._keys: set[str] = set()
+
+    def let_pass(self, end: End, amount: float) -> None:
+        """Count bytes that a limit lets pass."""
+        self._passed[end] += amount
+
+    @property
+    def bytes_under_way(self) -> int:
+        """Bytes of the source for which the task has worked; under a limit, half of it is to write them."""
+        read, written = self._passed.values()
+        return round((read + min(written, read)) / 2) if read else self.bytes_in
 
     def wanted(self, inner_chunks: Indexes) -> Indexes:
         """The destination's inner chunks, among these, that the task may write."""

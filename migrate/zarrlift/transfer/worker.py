@@ -27,6 +27,7 @@ from ..storage.bandwidth import shares_of
 from ..storage.base import Storage
 from ..storage.giving_up import Stop
 from ..storage.open_storage import open_storage
+from ..storage.passing import passing
 from ..storage.remote.store_writer import writer_for
 from ..storage.silence import report_in
 from ..storage.transformer_stack import with_layers
@@ -176,6 +177,7 @@ class Worker:
             self._movers[task.move.path] = task.move, mover
         counts = MoveCounts(task.move.path, certain=task.certain, inner_chunks=task.inner_chunks)
         self._running[threading.get_ident()] = counts
+        before = passing.set(counts.let_pass)
         try:
             with self.stop.heeded():
                 with self._writer.behind():
@@ -183,6 +185,7 @@ class Worker:
                 self._writer.settle()
             return counts.moved()
         finally:
+            passing.reset(before)
             del self._running[threading.get_ident()]
 
     def _mover(self, move: Move) -> Mover:
@@ -214,7 +217,7 @@ class Worker:
         amounts: dict[str, tuple[int, int]] = {}
         for counts in list(self._running.values()):
             chunks, nbytes = amounts.get(counts.path, (0, 0))
-            amounts[counts.path] = (chunks + counts.chunks, nbytes + counts.bytes_in)
+            amounts[counts.path] = (chunks + counts.chunks, nbytes + counts.bytes_under_way)
         return amounts
 
 

@@ -16,13 +16,17 @@ from tests.support.job_archives import tree
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.errors import UsageError
+from zarrlift.jobs.branch import NoBranch
 from zarrlift.jobs.endpoints import Endpoints
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.processes.executors import with_share
+from zarrlift.jobs.status import status_of
 from zarrlift.recipe.options import Places, Request
 from zarrlift.storage.bandwidth import Bandwidth, parse_limit, shares_of
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.silence import longest
 from zarrlift.transfer.events import TaskDone
+from zarrlift.transfer.executors import dispatcher
 from zarrlift.transfer.executors.engine import Engine
 from zarrlift.transfer.worker import WorkerSpec, both_ends
 
@@ -55,6 +59,48 @@ def test_both_ends_are_limited_and_the_result_is_the_same(codecs, tmp_path):
     assert tree(tmp_path / "new") == tree(tmp_path / "fast")
     # What is read in one burst is free, at each end.
     assert clock.now() - 1000 >= CHUNKS * SIZE / RATE - 1
+
+
+@pytest.mark.parametrize("shards", [None, str(CHUNKS)], ids=["a chunk", "a shard"])
+def test_the_bytes_of_a_large_object_are_counted_while_they_pass(shards, tmp_path, monkeypatch):
+    """Each second of the limit is held until the run has recorded what passed until then."""
+    size = CHUNKS * SIZE
+    old = tmp_path / "old"
+    chunk = SIZE if shards else size
+    values = np.random.default_rng(0).integers(0, 255, size, dtype="u1")
+    array = zarr.create_array(
+        old, shape=(size,), chunks=(chunk,), dtype="u1", zarr_format=2, compressors=None
+    )
+    array[:] = values
+    monkeypatch.setattr(NoBranch, "seconds", 0)
+    monkeypatch.setattr(dispatcher, "_LOOK_AGAIN", 0.001)
+    asleep, recorded, seen = threading.Event(), threading.Event(), []
+    commit = Job.commit
+
+    def commit_and_look(job):
+        was_asleep = asleep.is_set()
+        commit(job)
+        if was_asleep and not recorded.is_set():
+            seen.append(status_of(job).bytes_done)
+            recorded.set()
+
+    class Clock(FakeClock):
+        def sleep_sync(self, seconds):
+            super().sleep_sync(seconds)
+            recorded.clear()
+            asleep.set()
+            assert recorded.wait(60)
+            asleep.clear()
+
+    monkeypatch.setattr(Job, "commit", commit_and_look)
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(shards=shards)) if shards else None
+    limit = Bandwidth(RATE, Clock())
+    options = {"recipe": recipe, "workers": 1, "verify": "none"}
+    zarrlift.migrate(old, tmp_path / "new", bwlimit=limit, **options).raise_for_problems()
+    assert np.array_equal(zarr.open_array(tmp_path / "new")[:], values)
+    assert seen == sorted(seen)
+    assert len(set(seen)) > size / RATE - 5  # in each second of writing, except the first ones
+    assert size * 0.9 < seen[-1] <= size
 
 
 def test_a_full_comparison_is_limited(tmp_path):

@@ -116,10 +116,17 @@ class Throttle(Intercept):
     async def _pay(self, bucket: TokenBucket | None, amount: int | None) -> None:
         if bucket is None or not amount:
             return
-        wait = bucket.take(amount)
+        wait, left = bucket.take(amount), float(amount)
         try:
             for step in bucket.steps(wait):
                 await self._sleep(self._clock, step)
+                part = min(amount * step / wait, left)
+                left -= part
+                self._pass(part)
         except BaseException:
             bucket.give_back(amount)
             raise
+        self._pass(left)
+
+    def _pass(self, amount: float) -> None:
+        """Called with each part of an amount that the limit lets pass."""

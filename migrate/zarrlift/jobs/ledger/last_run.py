@@ -78,7 +78,7 @@ def noted_run(job: Job) -> Iterator[None]:
         seconds=seconds_spent(job),
         versions=_versions(),
     )
-    job.note(run=run.to_text(), silent=None)
+    job.note(run=run.to_text(), silent=None, under_way=None)
     job.commit()
     try:
         yield
