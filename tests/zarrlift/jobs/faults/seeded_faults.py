@@ -143,6 +143,8 @@ FAULTS = (
                 "        with _claiming:\n"
                 "            held.add(holder.token)\n"
                 "            _claim(claim, _places(destination), take_over=take_over)\n"
+                "        if isinstance(destination, LocalStorage):\n"
+                "            destination.hold()\n"
                 "        yield claim\n",
                 "        yield claim\n"
                 "        with _claiming:\n"
@@ -218,7 +220,7 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/run_arrays.py",
-                "        lost = lost_tasks(plan, inventory, self._source, self._destination, done)\n",
+                "        lost = lost_tasks(plan, inventory, self._destination, done)\n",
                 "        lost: set[int] = set()\n",
             ),
         ),
