@@ -27,6 +27,7 @@ from ..storage.local.partial_files import may_link_in
 from ..storage.local.presence import existing_directory
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import may_create_in, storage_error
+from .ledger.last_run import last_run
 from .ledger.ledger import Job
 from .overwrite import not_yet_aside
 from .units import command, count_text, quoted
@@ -78,18 +79,28 @@ def refuse_claim_in_source(source: Storage, destination: Storage, claim: Path | 
 
 
 def require_root(job: Job, place: Storage) -> None:
-    """Raise JobError if the place of a job's result leads to another directory than it did before.
+    """Raise JobError if the place of a job's result leads to another directory than before, or to none.
 
     A result moved together with the job file beside it is at the same place.
     """
     recorded, now = job.fact("root"), _root(place)
     if recorded is None or now is None or job.state == "undone":
         return
-    folder, target = json.loads(recorded)
+    folder, target, mount = json.loads(recorded)
+    path = place.url
     is_there = now[0] in (folder, os.path.dirname(os.path.realpath(job.path)))
     if is_there and (now[1] == target or not_yet_aside(job, place)):
-        return
-    path = str(getattr(place, "root", place.url))
+        run = last_run(job)
+        if run is None or (run.moving is None and run.number == 1) or os.path.lexists(path):
+            return
+        if os.path.isdir(now[0]) and (now[0] != folder or os.path.ismount(mount)):
+            return  # the result itself is gone, which is reported where it matters
+        raise JobError(
+            "the directory in which the destination was is gone, or its file system is not mounted",
+            key=path,
+            found=f"nothing at {now[0]}" if os.path.ismount(mount) else f"nothing is mounted at {mount}",
+            advice="Mount it or put it back; if it was deleted, delete the job file and migrate again.",
+        )
     option = "--source" if job.header["in_place"] else "--destination"
     raise JobError(
         "the destination is not the directory in which the job began: its path leads elsewhere now",
@@ -122,7 +133,12 @@ def root_to_record(place: Storage, *, overwrite: bool = False) -> str | None:
     A link that is to be renamed (`overwrite`) is replaced by a directory.
     """
     root = _root(place)
-    return None if root is None else json.dumps((root[0], "" if overwrite else root[1]))
+    if root is None:
+        return None
+    mount = root[0]
+    while not os.path.ismount(mount) and mount != os.path.dirname(mount):
+        mount = os.path.dirname(mount)
+    return json.dumps((root[0], "" if overwrite else root[1], mount))
 
 
 def _root(place: Storage) -> tuple[str, str] | None:

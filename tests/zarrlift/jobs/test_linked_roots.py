@@ -244,3 +244,45 @@ def test_in_place_a_link_that_leads_elsewhere_later_gets_nothing(tmp_path: Path)
         with pytest.raises(ZarrstackError, match=r"a link to .*/elsewhere in place of the directory g"):
             call(source)
     assert everything(tmp_path / "elsewhere") == before
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("change", ["deleted", "moved", "unmounted"])
+def test_a_lost_parent_is_named_and_nothing_is_written_in_its_place(
+    change: str, apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lazy unmount leaves the mount point; here another directory is in its place."""
+    source, out = write_archive(tmp_path / "source.zarr"), tmp_path / "m/p/out.zarr"
+    ismount, publish, changed = os.path.ismount, Publisher.publish_array, []
+    mounted = {str(tmp_path / "m")} if change == "unmounted" else set()
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounted or ismount(path))
+
+    def publish_array(publisher: Publisher, *args: object) -> int | None:
+        if not changed:
+            changed.append(True)
+            (tmp_path / "m").rename(tmp_path / "away")
+            if change == "unmounted":
+                mounted.clear()
+                (tmp_path / "m").mkdir()
+        return publish(publisher, *args)  # type: ignore[arg-type]
+
+    job = {"job": tmp_path / JOB} if apart else {}
+    target = tmp_path / JOB if apart else out
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "publish_array", publish_array)
+        outcome = zarrlift.migrate(source, out, **job)
+    assert not outcome.ok
+    assert any("moved, deleted or replaced" in problem.message for problem in outcome.problems)
+    if change == "deleted":
+        shutil.rmtree(tmp_path / "away")
+    left = everything(tmp_path / "m")
+    for verb in (zarrlift.resume, zarrlift.update, zarrlift.undo):
+        with pytest.raises(JobError, match=r"is gone, or its file system is not mounted|no job was found"):
+            verb(target)
+    assert everything(tmp_path / "m") == left == {}
+    if change != "deleted":
+        shutil.rmtree(tmp_path / "m", ignore_errors=True)
+        (tmp_path / "away").rename(tmp_path / "m")
+        mounted.update({str(tmp_path / "m")} if change == "unmounted" else ())
+        assert zarrlift.resume(target).ok
+        assert values(out, 3) == values(source, 2)
