@@ -607,3 +607,25 @@ def test_new_chunks_have_new_automatic_shards(tmp_path: Path) -> None:
         assert work.ok
     assert zarrlift.migrate(source, tmp_path / "fresh", recipe=wanted).ok
     assert tree(result) == tree(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("dtype", [None, "float64"])
+@pytest.mark.parametrize("after", [None, [0.0], -9, "NaN", "x", 300], ids=repr)
+@pytest.mark.parametrize("before", [None, [0.0], 7], ids=repr)
+def test_after_an_update_of_masks_the_comparison_finds_what_a_migration_does(
+    before: Any, after: Any, dtype: str | None, tmp_path: Path
+) -> None:
+    recipe = None if dtype is None else zarrlift.Recipe(base=zarrlift.ArrayRecipe(dtype=dtype))
+    source, new, fresh = (tmp_path / name for name in ("old", "new", "fresh"))
+    array = zarr.create_array(source, shape=(8,), chunks=(4,), dtype="i2", zarr_format=2, fill_value=None)
+    array[:4] = 7
+    array.attrs.update({"_ARRAY_DIMENSIONS": ["t"], "_FillValue": before})
+    zarrlift.migrate(source, new, recipe=recipe).raise_for_problems()
+    assert zarrlift.verify(source, new).ok
+    array.attrs["_FillValue"] = after
+    array.resize((11,))
+    array[8:] = -9
+    zarrlift.update(new).raise_for_problems()
+    zarrlift.migrate(source, fresh, recipe=recipe).raise_for_problems()
+    assert zarrlift.verify(source, new).ok
+    assert tree(new) == tree(fresh)
