@@ -69,7 +69,8 @@ class Run:
         self.job = job
         self.plan = plan
         self.source, self.destination = source, destination = ends.source, ends.destination
-        self._lists_plainly = ends.place is destination  # layers may change sizes
+        # Layers may change sizes.
+        self._lists_plainly = ends.place is destination and ends.source_through is None
         self.options = options
         self.progress = progress
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)

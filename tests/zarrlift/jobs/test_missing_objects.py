@@ -98,6 +98,20 @@ def test_an_array_is_not_published_with_an_object_of_another_size(
     assert "g/relink/zarr.json" in bucket.stored("new")
 
 
+def test_the_document_of_an_array_without_chunks_is_missed_too(
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = Publisher.groups
+
+    def removing(publisher: Publisher) -> None:
+        groups(publisher)
+        (destination / "empty/zarr.json").unlink()
+
+    monkeypatch.setattr(Publisher, "groups", removing)
+    outcome = zarrlift.migrate(source, destination)
+    assert [problem.node for problem in outcome.problems] == ["empty"]
+
+
 def test_without_a_listing_nothing_is_noticed(
     source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

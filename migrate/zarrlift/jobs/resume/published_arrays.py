@@ -140,7 +140,8 @@ def _incomplete(
     `moved`, arrays whose chunks stay in place are left out.
     """
     rows = {row.path: row for row in job.nodes("array") if row.state == "done"}
-    arrays = [array for array in plan.arrays if array.path in rows and (array.tasks or not moved)]
+    skipped = "stay" if moved else None
+    arrays = [array for array in plan.arrays if array.path in rows and array.route.name != skipped]
     listed_now = SourceInventory(plan, source)
     contents = documents(destination, [array.path for array in arrays])
     with closing(last_inventories(job)) as inventories:
