@@ -184,7 +184,7 @@ def test_a_run_whose_parent_becomes_a_link_ends_and_writes_nothing_there(
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "status --check"])
-@pytest.mark.parametrize("name", ["g", "g/recode", "g/recode/c"])
+@pytest.mark.parametrize("name", ["g", "g/recode", "g/recode/c", "empty"])
 def test_a_link_in_place_of_a_published_directory_is_named(name: str, verb: str, tmp_path: Path) -> None:
     """Also if everything that is looked for is behind it."""
     source = write_archive(tmp_path / "source.zarr")

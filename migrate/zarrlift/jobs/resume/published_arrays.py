@@ -142,6 +142,10 @@ def _incomplete(
     rows = {row.path: row for row in job.nodes("array") if row.state == "done"}
     skipped = "stay" if moved else None
     arrays = [array for array in plan.arrays if array.path in rows and array.route.name != skipped]
+    if isinstance(destination, LocalStorage) and not plan.in_place:
+        for array in arrays:
+            if not array.tasks:  # whose directory is not listed
+                destination.refuse_links(array.path)
     listed_now = SourceInventory(plan, source)
     contents = documents(destination, [array.path for array in arrays])
     with closing(last_inventories(job)) as inventories:
