@@ -260,8 +260,10 @@ class Life:
 
     def _wrong(self, site: Site, words: tuple[str, ...], ended: Ended, *, updates: bool) -> list[str]:
         """What is wrong at a site after a command; `updates`: it is an update, or continues one."""
+        # A job that has recorded nothing yet begins beside its file.
+        site.is_stray |= site.beside != site.result and site.beside.exists()
         if site.is_stray:
-            return []  # its result is that of another site, which must be unchanged
+            return site.wrong_arrays_beside()  # its earlier result is unchanged
         done = ended.code == 0
         is_present = done and updates and words[0] in _WRITING
         if is_present:

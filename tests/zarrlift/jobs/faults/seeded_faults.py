@@ -127,8 +127,7 @@ FAULTS = (
             Edit(
                 f"{_JOBS}/undo.py",
                 "        _clear_hidden(plan, storage)\n    return removed\n",
-                "        _clear_hidden(plan, storage)\n"
-                "    return removed + hide()\n",
+                "        _clear_hidden(plan, storage)\n    return removed + hide()\n",
             ),
         ),
         tests=(_ORDER,),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import shutil
 import sqlite3
@@ -79,17 +78,22 @@ class Site:
 
     def is_at_home(self) -> bool:
         """Whether the job file has recorded that it is where it is."""
-        home = self.notes().get("home")
-        return home is not None and json.loads(home)["path"] == os.path.realpath(self.job)
+        return self.notes().get("home") == os.path.realpath(self.job)
+
+    @property
+    def beside(self) -> Path:
+        """What stands beside the job file: the result of a job that was not told of another one."""
+        return self.job.with_name(self.job.name.removesuffix(".zarrlift.db"))
 
     def owns(self, path: str) -> bool:
         """Whether commands at this site may change a file."""
-        return path.startswith(str(self.job)) or (not self.is_stray and self.owns_adopted(path))
+        if path.startswith(str(self.job)) or _is_of(self.beside, path):
+            return True
+        return not self.is_stray and self.owns_adopted(path)
 
     def owns_adopted(self, path: str) -> bool:
         """The same for a command that names the places of the job."""
-        result = str(self.result)
-        return path.startswith((str(self.job), f"{result}/", f"{result}.")) or path == result
+        return path.startswith(str(self.job)) or _is_of(self.result, path)
 
     # What should be there
 
@@ -115,6 +119,15 @@ class Site:
             for version in list(expected.versions):
                 if version.values.shape != array.shape:
                     expected.add(array.version(version.values.shape, version.mark))
+
+    def wrong_arrays_beside(self) -> list[str]:
+        """What is wrong with the result that a job has begun beside it, where only its file is."""
+        names = visible_arrays(self.beside) if self.beside.exists() else ()
+        judgements = (
+            (name, judged(self.beside / name, self.expect(name), transposed=self.transposed))
+            for name in names
+        )
+        return [f"{self.beside}/{name} {problem}" for name, problem in judgements if problem]
 
     def wrong_arrays(self) -> list[str]:
         """What is wrong with what a reader sees."""
@@ -262,6 +275,10 @@ def rows_of(job: Path, query: str) -> list[Any]:
                 return list(database.execute(query))
         except sqlite3.Error:
             return []
+
+
+def _is_of(result: Path, path: str) -> bool:
+    return path == str(result) or path.startswith((f"{result}/", f"{result}."))
 
 
 def _is_foreign(path: Path) -> bool:

@@ -269,8 +269,6 @@ def test_a_worker_process_that_cannot_be_started_says_why(monkeypatch) -> None:
     while len(ended) < 3:
         ended += calls.ended()
     for each in ended:
-        with pytest.raises(
-            WorkerError, match="cannot be started; found Too many open files"
-        ):
+        with pytest.raises(WorkerError, match="cannot be started; found Too many open files"):
             each.result()
     engine.close()
