@@ -41,7 +41,7 @@ from .places import (
 )
 from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
-from .run_job import OpenJob, refuse_unsuitable
+from .run_job import OpenJob, refuse_empty, refuse_unmet
 from .stored_inventories import keep_inventory, new_inventories, remove_inventory
 
 
@@ -97,11 +97,12 @@ class ArchiveRequest(Request, Places):
     ) -> Plan:
         """The plan of a job for opened ends.
 
-        Raises what a job refuses of its plan, and a new one of the names in it; nothing is written.
+        Raises what a job refuses of its plan, and a new one of the names in it; nothing is written. Its problems
+        include violations of a model.
         """
         plan, _ = ends.plan(self.recipe, self.format, elsewhere=elsewhere, inventories=inventories)
         plan = refuse_existing_documents(plan, ends.source)
-        refuse_unsuitable(plan)
+        refuse_empty(plan)
         refuse_unapplied(plan)
         if is_new and not self.in_place:
             refuse_names((node.path for node in plan.published), ends.place)
@@ -161,6 +162,7 @@ def new_job(
     with closing(new_inventories(path, job_id, ends.source)) as inventories:
         with listing_shown(progress, lambda: inventories.listed):
             plan = request.planned(ends, elsewhere=options.on_other_machines, inventories=inventories)
+        refuse_unmet(plan)
         record = JobRecord(
             link=request.link,
             overwrite=request.overwrite,

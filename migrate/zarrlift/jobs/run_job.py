@@ -72,9 +72,8 @@ def refuse_unmet(plan: Plan) -> None:
         requirement.refuse_unmet(plan)
 
 
-def refuse_unsuitable(plan: Plan) -> None:
-    """Raise UsageError if a plan has no nodes, or not those that its model requires."""
-    refuse_unmet(plan)
+def refuse_empty(plan: Plan) -> None:
+    """Raise UsageError if a plan has no nodes."""
     if not plan.arrays and not plan.groups and not plan.refusals:
         # A pattern that matches nothing, if there is one, has its own advice.
         cause = next((item for item in plan.problems if item.kind == "recipe"), None)

@@ -34,7 +34,6 @@ class ChunkThrottle(Throttle):
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
         return await (act() if is_document(call.key) else super()._run(call, act))
 
-
     def _pass(self, amount: float) -> None:
         if (count := passing.get()) is not None:
             count(self.end, amount)

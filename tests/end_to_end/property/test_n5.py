@@ -370,7 +370,7 @@ def write_draft(root: Path, arrays: list[Drawn]) -> None:
     dialect = arrays[0].dialect
     objects = {"zarr.json": json.dumps(write_entry(DraftEntryPoint(dialect=dialect))).encode()}
     for array in arrays:
-        objects[dialect.array_key(array.path)] = json.dumps(array.document()).encode()
+        objects[dialect.key(array.path, "array")] = json.dumps(array.document()).encode()
         objects.update(array.objects())
     for key, content in objects.items():
         (root / key).parent.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ from ...transfer.unexpected_errors import unexpected_error
 from ..ledger.find_job import LIST_SUFFIX, job_beside
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
+from ..run_job import refuse_unmet
 from .batch import Batch, How
 from .list_file import ListFile, default_path, is_list
 from .listing import list_archives
@@ -52,6 +53,7 @@ def _assess(row: BatchRow, places: Places, beside: int) -> BatchRow:
         ends = request.open()
         request.refuse_places(ends, Path(row.job))
         plan = request.planned(ends)
+        refuse_unmet(plan)
     except ZarrstackError as error:
         state = "failed" if isinstance(error, JobError) else "refused"
         return replace(row, state=state, problems=(*row.problems, error.problem))  # type: ignore[arg-type]

@@ -49,7 +49,7 @@ from ..processes.executors import RunOptions
 from ..progress import Progress, ProgressChoice, listing_shown
 from ..reconcile import reconcile
 from ..resume.published_arrays import hide_incomplete, with_problems
-from ..run_job import OpenJob, refuse_unsuitable
+from ..run_job import OpenJob, refuse_empty, refuse_unmet
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
 from .retire import below_first, clear
 from .steps import Steps, UpdatePlan, UpdatePolicy
@@ -78,7 +78,8 @@ def compared(
             inventories=now,
             earlier={array.path: array.destination for array in old.arrays},
         )
-    refuse_unsuitable(fresh)
+    refuse_unmet(fresh)
+    refuse_empty(fresh)
     policy = UpdatePolicy(job, old, fresh, before, now, (ends.source, ends.destination), updating)
     plan = fresh.with_nodes(reconcile(job, old, fresh, policy))
     policy.keep_root(plan)
