@@ -97,8 +97,8 @@ class ArchiveRequest(Request, Places):
     ) -> Plan:
         """The plan of a job for opened ends.
 
-        Raises what a job refuses of its plan, and a new one of the names in it; nothing is written. Its problems
-        include violations of a model.
+        Raises what a job refuses of its plan, and a new one of the names in it; nothing is written. The
+        problems of the plan include violations of a model.
         """
         plan, _ = ends.plan(self.recipe, self.format, elsewhere=elsewhere, inventories=inventories)
         plan = refuse_existing_documents(plan, ends.source)

@@ -252,7 +252,9 @@ class Job:
 
     def recorded(self, node: int) -> dict[int, RecordedTask]:
         """Recorded tasks of a node, by number."""
-        rows = self._db.rows("SELECT number, chunks, dropped, objects FROM task WHERE node = ?", (node,))
+        rows = self._db.rows(
+            "SELECT number, chunks, dropped, objects, bytes_out FROM task WHERE node = ?", (node,)
+        )
         return {number: RecordedTask(*counts) for number, *counts in rows}
 
     def record_synced(self) -> None:

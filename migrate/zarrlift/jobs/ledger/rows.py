@@ -51,6 +51,8 @@ class RecordedTask(NamedTuple):
     """Number of those omitted as empty."""
     objects: int
     """Number of objects written by blocks; else 0."""
+    bytes_out: int
+    """Number of bytes written."""
 
 
 class PlannedWork(NamedTuple):

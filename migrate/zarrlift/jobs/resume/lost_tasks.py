@@ -73,14 +73,26 @@ class WrittenObjects:
     def whole(
         self, stored: Inventory, sizes: Indexes | None = None
     ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether each object exists and is not empty, or has its size in `sizes` if given."""
+        """Whether each object exists and is not empty, and has its size in `sizes`, unless that is -1."""
         if not len(stored.indexes):
             return np.zeros(len(self.indexes), dtype=bool)
         at = np.minimum(np.searchsorted(stored.indexes, self.indexes), len(stored.indexes) - 1)
         whole = stored.indexes[at] == self.indexes
         if stored.sizes is not None and self.layout.data_type.itemsize != 0:
-            whole &= (stored.sizes[at] > 0) if sizes is None else (stored.sizes[at] == sizes)
+            whole &= stored.sizes[at] > 0
+            if sizes is not None:
+                whole &= (stored.sizes[at] == sizes) | (sizes < 0)
         return np.asarray(whole)
+
+    def stored_bytes(self, stored: Inventory, tasks: int) -> dict[int, int]:
+        """The bytes stored of the objects of each task; empty without sizes."""
+        if stored.sizes is None:
+            return {}
+        inside = np.isin(self.indexes, stored.indexes, assume_unique=True)
+        sizes = stored.sizes[np.searchsorted(stored.indexes, self.indexes[inside])]
+        totals = np.zeros(tasks, np.int64)
+        np.add.at(totals, self.numbers[inside], sizes)
+        return dict(enumerate(totals.tolist()))
 
 
 def written(plan: ArrayPlan, inventory: Inventory, source: Storage) -> WrittenObjects:
@@ -151,7 +163,8 @@ def missing_objects(
     The number of objects of each task is recorded. `present` are the source's objects, by which missing ones
     are named; None if they are not known. An object that is empty counts as missing if the listing has sizes
     (that of local files does not with `names_only`). With the `sizes` of the source's objects, so does one
-    that was copied unchanged and has another size.
+    that was copied unchanged and has another size, if its task has written another number of bytes in all:
+    what comes after the end of a chunk is not copied.
     """
     if not plan.tasks or not destination.can_list:
         return None
@@ -162,7 +175,12 @@ def missing_objects(
     if plan.route.name != "relink" or any(problem.kind == "trailing-bytes" for problem in plan.problems):
         sizes = None
     objects = _by_task(plan, present)
-    whole = objects.whole(stored, None if sizes is None else sizes[np.searchsorted(present, objects.indexes)])
+    if sizes is not None:
+        sizes = sizes[np.searchsorted(present, objects.indexes)]
+        nbytes = objects.stored_bytes(stored, plan.tasks)
+        as_written = [number for number, task in recorded.items() if task.bytes_out == nbytes.get(number)]
+        sizes = np.where(np.isin(objects.numbers, as_written), -1, sizes)
+    whole = objects.whole(stored, sizes)
     count = np.bincount(objects.numbers[whole], minlength=plan.tasks)
     lacking = {}
     for number, task in recorded.items():
