@@ -117,8 +117,15 @@ def settle_result(job: Job, target: PathText, places: Places) -> None:
         place = open_storage(header["destination"], storage_options=options, mode="w")
         # The snapshots of a repository name their job.
         storage = place if place.on_branch else with_layers(place, job.record.dest_through)
-        if place.on_branch or require_result(job, job.plan(), storage):
+        if place.on_branch or require_result(job, job.plan(), storage) or _is_unpublished(job, storage):
             _record_places(job, existing(job.sources)[0], header["destination"])
+
+
+def _is_unpublished(job: Job, destination: Storage) -> bool:
+    """Whether a job has published nothing yet, and what it has written is where it goes on."""
+    if job.state == "undone" or done_paths(job):
+        return False
+    return not _has_written(job) or any(True for _ in islice(destination.list_dir(""), 1))
 
 
 def _record_places(job: Job, source: Source, destination: str) -> None:
