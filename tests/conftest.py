@@ -13,6 +13,7 @@ import gc
 import inspect
 import os
 import shutil
+import signal
 import sys
 import tomllib
 from collections import Counter
@@ -137,6 +138,8 @@ class SkipGuard:
 @pytest.hookimpl(tryfirst=True)  # before hypothesis' plug-in, which is given a seed
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the tests; watch skips where the results come together: not in xdist's workers."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     chances.load_profile(config)
     config.pluginmanager.register(in_memory, "in-memory")
     config.pluginmanager.register(choosing.Choice(config, brought_readers()), "choice")

@@ -38,6 +38,8 @@ class NeverEnough(Clock):
 
     async def sleep(self, seconds: float) -> None:
         self._left -= 1
+        if self._left > 0:
+            return  # how many wait at the same time depends on the machine
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGINT)
         await asyncio.Event().wait()

@@ -225,6 +225,12 @@ class Life:
             moved = ("--source", source, *(() if site.in_place else ("--destination", result)))
             return ("resume", target, *moved)
         more = {"resume": ("--workers", "1"), "update": ("--workers", "1"), **ASKING}.get(name, ())
+        if site.is_copy and not site.in_place:
+            # Without it, the original is read where only the copy of the source has changed.
+            if name == "verify":
+                return ("verify", source, result, *flags)
+            if name in ("resume", "update"):
+                more = (*more, "--source", source)
         return (name, target, *flags, *more)
 
     def command(
