@@ -82,11 +82,6 @@ ONCE_WRONG = {
         " 1 update --force ~36653 @change 113; 0 rewrite ~95559; 0 shrink ~4017; 1 add ~82789;"
         " 2 finish ~98693 @call 152; 0 add-array ~22052; 0 update ~23107 @change 146"
     ),
-    "what is moved with its job is published, and a user changes that": (
-        "N5; 0 migrate ~16688 @call 724; 0 rewrite ~90849; 0 migrate ~70280 @change 115;"
-        " 1 move-result ~95820; 0 update --delete ~18355 @change 134; 1 rewrite ~51145;"
-        " 0 touch-attribute ~21441; 0 shrink ~61076; 0 resume ~27838 @change 92"
-    ),
     "only the job file is copied, and goes on beside it": (
         "hard links; 2 migrate ~84309 @call 702; 0 rewrite ~87058; 0 copy-job ~87471; 1 resume ~30538;"
         " 0 adopt ~74505; 1 update ~35100 @change 36"
