@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, Literal, Self, TypeAlias
 
 import numpy as np
@@ -106,16 +106,25 @@ def require_output(job: Job, destination: Storage) -> None:
     It was deleted or moved, or existed only in the memory of a process that has ended. The check looks for
     one published document and tests whether there is anything at all, but not every chunk.
     """
-    key = ""
-    if done := done_paths(job):
-        key = join(done[0], "zarr.json")
-        lost = all(content is None for _, content in documents(destination, done))
-    else:
-        written = any(total.chunks > total.dropped for total in job.totals().values())
-        lost = written and next(iter(destination.list_dir("")), None) is None
-    if lost:
+    if is_lost(job, destination):
+        done = done_paths(job)
+        key = join(done[0], "zarr.json") if done else ""
         found, advice = f"nothing at {destination.url}", "If it was moved, say where it is:"
         raise _gone_error(job, key, found, f"{advice} --destination (in place --source).")
+
+
+def is_lost(job: Job, destination: Storage) -> bool:
+    """Whether a job has published documents, or written objects, and none of them is at the destination."""
+    if done := done_paths(job):
+        # In most cases the first one is there, and no other is read.
+        found = chain(documents(destination, done[:1]), documents(destination, done[1:]))
+        return all(content is None for _, content in found)
+    return has_written(job) and next(iter(destination.list_dir("")), None) is None
+
+
+def has_written(job: Job) -> bool:
+    """Whether a job has recorded objects as written."""
+    return any(total.chunks > total.dropped for total in job.totals().values())
 
 
 def missing_documents(job: Job, destination: Storage, lacking: Iterable[Problem]) -> JobError | None:

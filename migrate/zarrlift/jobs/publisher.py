@@ -111,7 +111,7 @@ class Publisher:
                 continue
             if not self._publish_group(row, group, group.document) and self.plan.in_place:
                 return  # a document above would hide it
-        root = next((group for group in groups if group.path == ""), None)
+        root = self.plan.root
         keeps_root = json.loads(self.job.fact("update") or "{}").get("keeps_root")
         if root is not None and self.plan.consolidate and not keeps_root:
             content = self.plan.document("", {row.path for row in self.job.nodes() if row.state == "done"})

@@ -78,7 +78,7 @@ class Run:
         self._source_check = SourceCheck(source, plan, inventories)
         self._engine = RunEngine(plan, (source, destination), options, ends.spec(job, options))
         self._publisher = Publisher(
-            *(job, plan, source, destination, self.writer, ends.place, self._source_check.group)
+            job, plan, source, destination, self.writer, ends.place, self._source_check.group
         )
         self._moved = MoveResult()
         self._under_way: Callable[[], UnderWay] = dict
@@ -296,7 +296,10 @@ class Run:
             recorded = self.job.recorded(array.row.id)
             ask = partial(
                 missing_objects,
-                *(array.plan, array.present, self.destination, recorded),
+                array.plan,
+                array.present,
+                self.destination,
+                recorded,
                 sizes=array.sizes if self._lists_plainly else None,
             )
             array.sizes = None

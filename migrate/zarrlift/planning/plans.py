@@ -222,6 +222,11 @@ class Plan(NotebookResult):
     conventions: tuple[RecognizedConvention, ...] = ()
     """Recognized conventions that the recipe requests."""
 
+    @property
+    def root(self) -> GroupPlan | None:
+        """The plan of the root; None if that is an array, or is not migrated."""
+        return next((group for group in self.groups if not group.path), None)
+
     def __repr__(self) -> str:
         where = "in place" if self.in_place else f"to {self.destination!r}"
         counts = f"{len(self.arrays)} arrays, {len(self.groups)} groups, {len(self.refusals)} refused"

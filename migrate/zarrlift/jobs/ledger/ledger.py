@@ -178,10 +178,11 @@ class Job:
     @property
     def sources(self) -> list[Source]:
         """Where the source may be; the first one is tried first."""
-        header = self.header
-        if header["in_place"]:
-            return [Source(header["source"], header["source"])]
-        return sources(json.loads(self._meta["plan"]), self._meta, self._file)
+        stored = json.loads(self._meta["plan"])
+        if stored["in_place"]:
+            place = self.header["source"]
+            return [Source(place, place)]
+        return sources(stored, self._meta, self._file)
 
     @property
     def has_moved(self) -> bool:

@@ -76,8 +76,7 @@ class WrittenObjects:
         """Whether each object exists and is not empty, and has its size in `sizes`, unless that is -1."""
         if not len(stored.indexes):
             return np.zeros(len(self.indexes), dtype=bool)
-        at = np.minimum(np.searchsorted(stored.indexes, self.indexes), len(stored.indexes) - 1)
-        whole = stored.indexes[at] == self.indexes
+        at, whole = self._found(stored)
         if stored.sizes is not None and self.layout.data_type.itemsize != 0:
             whole &= stored.sizes[at] > 0
             if sizes is not None:
@@ -86,13 +85,17 @@ class WrittenObjects:
 
     def stored_bytes(self, stored: Inventory, tasks: int) -> dict[int, int]:
         """The bytes stored of the objects of each task; empty without sizes."""
-        if stored.sizes is None:
+        if stored.sizes is None or not len(stored.indexes):
             return {}
-        inside = np.isin(self.indexes, stored.indexes, assume_unique=True)
-        sizes = stored.sizes[np.searchsorted(stored.indexes, self.indexes[inside])]
+        at, exists = self._found(stored)
         totals = np.zeros(tasks, np.int64)
-        np.add.at(totals, self.numbers[inside], sizes)
+        np.add.at(totals, self.numbers[exists], stored.sizes[at[exists]])
         return dict(enumerate(totals.tolist()))
+
+    def _found(self, stored: Inventory) -> tuple[Indexes, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+        """Where each object is in a listing that is not empty, and whether it is there."""
+        at = np.minimum(np.searchsorted(stored.indexes, self.indexes), len(stored.indexes) - 1)
+        return at, np.asarray(stored.indexes[at] == self.indexes)
 
 
 def written(plan: ArrayPlan, inventory: Inventory, source: Storage) -> WrittenObjects:
@@ -328,7 +331,7 @@ def take_down(job: Job, plan: Plan, destination: Storage, path: str) -> None:
 
 def others_root(job: Job, plan: Plan, destination: Storage) -> bool:
     """Whether others have changed a root that is hidden with each array."""
-    root = next((group for group in plan.groups if not group.path), None)
+    root = plan.root
     content = destination.get("zarr.json") if plan.consolidate and root is not None else None
     return root is not None and content is not None and whose(job, root, content) == "others"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from itertools import islice
 from typing import Final, Literal
 
 from zarrstack.core.errors import ZarrstackError
@@ -31,7 +30,7 @@ from ..endpoints import Endpoints
 from ..ledger.find_job import names_of
 from ..ledger.ledger import Job
 from ..ledger.recorded_places import SUFFIX, Source, existing, is_same_path, local_path
-from ..ours import OWN, Whose, documents, done_paths, whose
+from ..ours import OWN, Whose, documents, done_paths, has_written, is_lost, whose
 from ..overwrite import not_yet_aside
 from ..places import is_same_root, root_to_record
 from ..units import command
@@ -123,9 +122,7 @@ def settle_result(job: Job, target: PathText, places: Places) -> None:
 
 def _is_unpublished(job: Job, destination: Storage) -> bool:
     """Whether a job has published nothing yet, and what it has written is where it goes on."""
-    if job.state == "undone" or done_paths(job):
-        return False
-    return not _has_written(job) or any(True for _ in islice(destination.list_dir(""), 1))
+    return job.state != "undone" and not done_paths(job) and not is_lost(job, destination)
 
 
 def _record_places(job: Job, source: Source, destination: str) -> None:
@@ -171,11 +168,7 @@ def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
     """Raise JobError if the job has written objects and none of them exists."""
     if job.fact("undoing") is not None:
         return  # missing objects may have been removed by the interrupted undo
-    if done := done_paths(job):
-        exists = any(content is not None for _, content in documents(destination, done))
-    else:
-        exists = not _has_written(job) or any(True for _ in islice(destination.list_dir(""), 1))
-    if not exists:
+    if is_lost(job, destination):
         raise JobError(
             "the output of this job was not found",
             key=str(job.path),
@@ -223,7 +216,7 @@ def _require_own(job: Job, plan: Plan, ends: Endpoints) -> None:
     _require_chunks(job, plan, ends)
     if done:
         return
-    if not _has_written(job):
+    if not has_written(job):
         _require_unfinished(job, plan, destination)
         return
     totals = job.totals()
@@ -261,7 +254,7 @@ def _found(job: Job, plan: Plan, destination: Storage) -> Literal["its own", "no
     published = {node.path: node for node in plan.published}
     rows = [row for row in job.nodes() if row.state == "done" and row.path in published]
     done = {row.path: row.published_ns for row in rows}
-    if not done and not plan.in_place and not _has_written(job):
+    if not done and not plan.in_place and not has_written(job):
         _require_unfinished(job, plan, destination)
     exists = False
     for path, content in documents(destination, done):
@@ -344,7 +337,3 @@ def _modified_ns(destination: Storage, path: str) -> int | None:
 def _same_time(now_ns: int, recorded_ns: int) -> bool:
     """Whether times are equal; programs such as tar keep whole seconds."""
     return now_ns == recorded_ns or (now_ns % 10**9 == 0 and now_ns == recorded_ns // 10**9 * 10**9)
-
-
-def _has_written(job: Job) -> bool:
-    return any(total.chunks > total.dropped for total in job.totals().values())

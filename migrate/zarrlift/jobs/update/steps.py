@@ -156,7 +156,7 @@ class UpdatePolicy(Policy):
 
     def keep_root(self, plan: Plan) -> None:
         """Leave a root that others have changed as it is, although what it says of others differs now."""
-        root = next((group for group in plan.groups if not group.path), None)
+        root = plan.root
         row, earlier = self._rows.get(""), self._old.get("")
         if root is None or root is not earlier or row is None or not self._consolidates:
             return

@@ -113,10 +113,11 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
                 outcome = replace(nothing_to_do(job), problems=steps.problems)
                 # The source was listed meanwhile.
                 now_lacking = hide_incomplete(
-                    *(job, plan, ends.source, result), ended=True, no_list=options.no_list
+                    job, plan, ends.source, result, ended=True, no_list=options.no_list
                 )
                 return with_problems(outcome, (*lacking, *now_lacking))
-            lacking = tuple(problem for problem in lacking if problem.node not in _remade(plan, steps))
+            remade = _remade(plan, steps)
+            lacking = tuple(problem for problem in lacking if problem.node not in remade)
             _intend(job, plan, steps, updating)
             _keep_base(before, now, plan)
             replace_inventory(job, now)
@@ -199,7 +200,7 @@ def _hide_consolidated(job: Job, plan: Plan, steps: Steps, ends: Endpoints, *, f
 
     The last step of the run publishes the root again.
     """
-    root = next((group for group in plan.groups if not group.path), None)
+    root = plan.root
     if root is None or not plan.consolidate or steps.keeps_root:
         return
     if not steps.removed and all(row.kind != "array" for row in job.nodes(done=False)):

@@ -310,7 +310,7 @@ def main(of: type[Removals] = Removals, scenarios: Sequence[Scenario] = CHOSEN) 
     parser.add_argument("--only", default="", help="scenarios whose id contains this")
     parser.add_argument("--number", type=int, help="this game alone")
     asked = parser.parse_args()
-    logging.getLogger("aiohttp.server").disabled = True  # a killed client is no error of the server's
+    logging.getLogger("aiohttp.server").disabled = True  # a killed client is not an error of the server
     chosen = [scenario for scenario in scenarios if asked.only in scenario.id]
     print(f"seed {asked.seed}, {len(chosen)} scenarios", flush=True)
     count, started = Counter[str](), time.monotonic()
