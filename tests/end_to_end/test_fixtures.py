@@ -107,7 +107,7 @@ GHOSTS: tuple[str, ...] = ("zarr-2.13/consolidated:consolidated", "zarr-2.18/con
 
 FORMATS: tuple[Format, ...] = ("zarr_v2", "zarr_v1", "zarr_v3_draft", "n5")
 """Formats whose every fixture is migrated."""
-OPTIONS = {None: {}, "--allow-fallback": {"allow_fallback": True}}
+OPTIONS = {None: {}, "--set allow-fallback=true": {"allow_fallback": True}}
 """What an array may need to be asked for by name (`ExpectedArray.needs`), as Python says it."""
 ARCHIVES = tuple(one for name in FORMATS for one in archives(name))
 ARRAYS = tuple(array for one in ARCHIVES for array in one.arrays.values())

@@ -170,8 +170,8 @@ WRONG = {
         f'[{{"key": "{WORD}',
     ),
     "the scheduler": (
-        *("migrate", "source.zarr", "out", "--executor", "dask"),
-        *("--dask-address", f"nosuch://me:{WORD}@127.0.0.1:9"),
+        *("migrate", "source.zarr", "out", "--executor"),
+        f"dask=nosuch://me:{WORD}@127.0.0.1:9",
     ),
 }
 
@@ -181,7 +181,7 @@ WRONG = {
 def test_what_is_wrong_is_told_without_secrets(name: str, run: Run, place: Path) -> None:
     write_archive(place / "source.zarr")
     words = WRONG[name]
-    if "dask" in words:
+    if "--executor" in words:
         pytest.importorskip("distributed")
     code = main(list(words))
     assert code in (1, 2), name

@@ -32,7 +32,7 @@ from zarrlift.recipe.changes import ARRAY_OPTIONS
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.recipe.toml_file import _TOP, parse_recipe
 from zarrlift.storage.remote import aws_profile, obstore_s3, store_at
-from zarrstack.base import registry
+from zarrstack.base import plugins, registry
 
 # docs/reference/json.md as a schema: which members a JSON document may have, and of which types.
 
@@ -234,9 +234,6 @@ verify OCEAN
 finish OCEAN --yes
 undo OCEAN --yes
 list readers
-list layers
-list formats
-list executors
 batch run zarrlift-demo broken.zarr --to batch/{name}.zarr --dry-run
 batch run batch.zarrlift.jsonl --only cells*
 resume batch
@@ -412,7 +409,8 @@ def entries(document):
 
 
 def test_every_layer_that_metadata_may_name_is_on_the_page_and_no_other() -> None:
-    layers = {row.name for row in registry.registered() if registry.find(row.name).in_metadata}
+    names = {point.name for point in plugins.registered(registry.GROUP)}
+    layers = {name for name in names if registry.find(name).in_metadata}
     assert set(re.findall(r"^## zarrstack\.(\w+)$", STORED_FORMAT, re.MULTILINE)) == layers
     assert {name.removeprefix("zarrstack.") for name in SCHEMAS} == layers
     assert all((EXTENSIONS / name / "README.md").exists() for name in SCHEMAS)

@@ -59,4 +59,6 @@ def entry() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # what a command could not print has its exit code already
             stream.flush()
+    if "mpi4py" in sys.modules:
+        sys.exit(code)  # mpi4py ends the workers of MPI when the interpreter shuts down
     os._exit(code)

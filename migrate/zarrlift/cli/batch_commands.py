@@ -102,7 +102,7 @@ def run(
         import zarrlift
 
         how: dict[str, Any] = {"to": to, "list_file": list_file, "only": only, "update": update}
-        how |= {"run": not dry_run, "recipe": recipe.recipe(), "progress": progress}
+        how |= {"run": not dry_run, "recipe": recipe.recipe(), "progress": progress, **recipe.reading()}
         result = zarrlift.batch(*places, **how, **options.arguments(), **storage.arguments())
         if html is not None:
             from ..report.html.pages import write_batch_page

@@ -10,7 +10,7 @@ import typer
 from . import options as o
 from .option_groups import option, usage
 from .recipe_options import Recipe, load_recipe
-from .session import DONE, PARTLY, Answer, plain
+from .session import DONE, PARTLY, Answer
 from .verbs import batch_of, run_verb
 
 
@@ -95,10 +95,7 @@ def verify(
 
 
 def list_(
-    what: Annotated[
-        Literal["readers", "layers", "formats", "executors"],
-        typer.Argument(help="What is listed.", metavar="readers|layers|formats|executors"),
-    ],
+    what: Annotated[Literal["readers"], typer.Argument(help="What is listed.", metavar="readers")],
     names: Annotated[
         str | None,
         typer.Argument(help="Readers, such as gdal,xarray or 'gdal 3.10'; all by default.", metavar="NAMES"),
@@ -110,41 +107,16 @@ def list_(
     *,
     output: o.Json,
 ) -> Answer:
-    """List what can be named: readers and what they can read of a result, layers, formats, executors.
+    """List readers and what they can read of a result.
 
     `migrate --dry-run` shows for an archive who can read its result, and --for adapts a result to the readers
-    that it names. Layers are the storage transformers for --source-through, --dest-through and zarrstack.
+    that it names.
     """
-    if what != "readers" and (names is not None or feature is not None):
-        raise usage("NAMES and --feature are for readers", expected=f"list {what}")
-    if what == "readers":
-        from ..report import readers as report_readers
-
-        which, features = report_readers.chosen(names, feature)
-        return Answer(
-            code=DONE,
-            text=lambda: report_readers.blocks(which, features),
-            data=lambda: report_readers.data(which, features),
-        )
-    if what == "layers":
-        return _layers()
-    from ..recipe.format_names import known_names
-    from ..transfer.executors.choice import known_executors
-
-    known = list(known_names() if what == "formats" else known_executors())
-    return Answer(code=DONE, text=lambda: plain(known), data=lambda: {what: known})
-
-
-def _layers() -> Answer:
-    from dataclasses import asdict
-
-    from zarrstack.base.registry import registered
-
     from ..report import readers as report_readers
 
-    layers = registered()
+    which, features = report_readers.chosen(names, feature)
     return Answer(
-        code=PARTLY if any(layer.problem for layer in layers) else DONE,
-        text=lambda: report_readers.layers(layers),
-        data=lambda: {"transformers": [asdict(layer) for layer in layers]},
+        code=DONE,
+        text=lambda: report_readers.blocks(which, features),
+        data=lambda: report_readers.data(which, features),
     )

@@ -50,7 +50,8 @@ def migrate(
 
     def arguments(*tables: type) -> dict[str, Any]:
         _check_places(destination, options, dry_run=dry_run)
-        return {"recipe": recipe.recipe(), **options.of(Request, *tables), **storage.arguments()}
+        how = {"recipe": recipe.recipe(), **recipe.reading()}
+        return {**how, **options.of(Request, *tables), **storage.arguments()}
 
     def work(progress: Any) -> Any:
         keywords = arguments(JobPlace, Running, Watching)

@@ -165,13 +165,12 @@ class Tables(Group):
     def parameters(cls) -> tuple[Parameter, ...]:
         """The options as typer reads them, in the order of the tables."""
         options = {each.name: each for table in cls.tables for each in fields(table) if each.metadata}
-        return tuple(described(name, each.metadata["option"], each.default) for name, each in options.items())
+        rows = ((name, each.metadata["option"], each.default) for name, each in options.items())
+        return tuple(described(*row) for row in rows if not row[1].rare)
 
     def arguments(self) -> dict[str, Any]:
         """What is given, as arguments of the public functions; UsageError."""
         arguments = {name: vars(self)[name] for name in self.given()}
-        if "max_document_size" in arguments:
-            arguments["max_document_size"] = size(arguments["max_document_size"], "--max-document-size")
         if str(arguments.get("job", "")).isdigit():
             raise usage(
                 f"--job names a job file, found {arguments['job']}",

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from functools import cache
 from inspect import Parameter
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 import typer
 
@@ -87,7 +87,6 @@ class Json(Group):
         session.json = self.as_json
         session.quiet = getattr(self, "quiet", False)
         session.everything = getattr(self, "show_all", False)
-        session.color = getattr(self, "color", "auto")
 
 
 class Output(Json):
@@ -96,10 +95,6 @@ class Output(Json):
     show_all: Annotated[
         bool, option("--all", help="Show every row and every location, not only the first few.")
     ] = False
-    color: Annotated[
-        Literal["auto", "always", "never"],
-        option("--color", help="Colours; by default on a terminal, unless NO_COLOR is set."),
-    ] = "auto"
 
 
 class QuietOutput(Output):

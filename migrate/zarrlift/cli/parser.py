@@ -49,7 +49,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("serve_command", "Serve an archive over HTTP as Zarr v3, without converting it."),
     "batch": ("", "Migrate many archives."),
     "model": ("", "Describe, compare, validate and create hierarchies by models."),
-    "list": ("inspect_commands", "List readers, layers, formats or executors."),
+    "list": ("inspect_commands", "List readers and what they can read of a result."),
     "demo": ("demo_command", "Write small archives to play with."),
     "completion": ("parser", "Print the completion script of a shell."),
 }

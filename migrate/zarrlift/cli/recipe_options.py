@@ -1,6 +1,7 @@
 """The options for the requested changes, and the recipe that they describe."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 from functools import cache
 from inspect import Parameter
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -8,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from zarrstack.core.similar_names import did_you_mean
 
 from ..recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
-from ..recipe.options import flag_of
+from ..recipe.options import Option, Reading, flag_of
 from .option_groups import Group, described, option, size, usage
 
 if TYPE_CHECKING:
     from ..recipe import recipe
 
-_RARE: Final = tuple(name.replace("_", "-") for name, row in ARRAY_OPTIONS.items() if row.rare)
+_READING: Final = {each.name: each.metadata["option"] for each in fields(Reading) if each.metadata}
+_ROWS: Final = {**ARRAY_OPTIONS, **_READING}
+_RARE: Final = tuple(name.replace("_", "-") for name, row in _ROWS.items() if row.rare)
+_TRUTHS: Final = {"true": True, "false": False}
 
 Recipe: TypeAlias = Annotated[
     str | None, option("--recipe", help="A TOML recipe: that of the migration.", metavar="FILE.toml")
@@ -26,8 +30,13 @@ def _completed(incomplete: str) -> list[str]:
     name, equals, _ = incomplete.partition("=")
     if not equals:
         return [f"{word}=" for word in _RARE if word.startswith(name)]
-    row = ARRAY_OPTIONS.get(name.replace("-", "_"))
-    return [f"{name}={choice}" for choice in (row.choices if row else ())]
+    row = _ROWS.get(name.replace("-", "_"))
+    return [f"{name}={choice}" for choice in (_choices(row) if row else ())]
+
+
+def _choices(row: Option) -> tuple[str, ...]:
+    """The values that `--set` takes for an option."""
+    return tuple(_TRUTHS) if row.type is bool else row.choices
 
 
 class RecipeOptions(Group):
@@ -48,7 +57,7 @@ class RecipeOptions(Group):
         list[str] | None,
         option(
             "--set",
-            help=f"A rare option of a recipe (repeatable): {', '.join(_RARE)}.",
+            help=f"A rare option (repeatable): {', '.join(_RARE)}.",
             metavar="NAME=VALUE",
             autocompletion=_completed,
         ),
@@ -77,7 +86,7 @@ class RecipeOptions(Group):
         given = {name: value for name, value in vars(self).items() if value is not None}
         base = {name: value for name, value in given.items() if name in ARRAY_OPTIONS and value is not False}
         require_known(parse_conventions(base.get("conventions", "auto")))
-        base |= _rare(self.rare or ())
+        base |= {name: value for name, value in _rare(self.rare or ()).items() if name in ARRAY_OPTIONS}
         if "casting" in base and self.recipe_file is None and "dtype" not in base:
             raise usage("--set casting=... requires --dtype", expected="--dtype NAME")
         whole = {name: value for name, value in given.items() if name in WHOLE_OPTIONS}
@@ -91,22 +100,26 @@ class RecipeOptions(Group):
             whole["model"] = load_model(whole["model"]).named()
         return replace(result, base=replace(result.base, **base), **whole)
 
+    def reading(self) -> dict[str, Any]:
+        """What `--set` gives of how an archive is read, as arguments of the public functions; UsageError."""
+        return {name: value for name, value in _rare(self.rare or ()).items() if name in _READING}
+
 
 def _rare(texts: Iterable[str]) -> dict[str, Any]:
-    """The members of a recipe that `--set` gives; UsageError."""
+    """The options that `--set` gives, by name; UsageError."""
     members: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
-        row = ARRAY_OPTIONS.get(name)
+        row = _ROWS.get(name)
         if row is not None and not row.rare:
             raise usage(f"--set {name}: this has an option of its own", expected=flag_of(name, row))
         if row is None or not equals:
             near = did_you_mean(name.replace("_", "-"), _RARE)
             raise usage(f"--set takes NAME=VALUE, found {text}", expected=", ".join(_RARE), advice=near)
-        if row.choices and value not in row.choices:
-            raise usage(f"--set {name}: {value!r}", expected=", ".join(row.choices))
-        members[name] = value
+        if (choices := _choices(row)) and value not in choices:
+            raise usage(f"--set {name}: {value!r}", expected=", ".join(choices))
+        members[name] = _TRUTHS[value] if row.type is bool else value
     return members
 
 

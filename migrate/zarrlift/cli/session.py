@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
 
     from ..report.blocks import Block
-    from ..report.page import Color
 
 DONE: Final = json_document.DONE
 PARTLY: Final = json_document.PARTLY
@@ -82,7 +81,6 @@ class Session:
     json: bool = False
     quiet: bool = False
     everything: bool = False
-    color: Color = "auto"
     previews: bool = False
     """Whether the command only shows what it would do (`--dry-run`)."""
     interrupted: bool = False
@@ -180,7 +178,7 @@ class Session:
         from ..report.page import Page
         from ..report.text import lines
 
-        page = Page.of(stream, everything=self.everything, color=self.color)
+        page = Page.of(stream, everything=self.everything)
         text = "".join(line + "\n" for line in lines(blocks(), page))
         if text:
             write(text, stream)

@@ -141,9 +141,9 @@ def migrate(
     - `format`: that of the source, if several are present; by default it is detected.
     - `in_place`: add metadata of Zarr v3 to the source, without a destination, and move no chunk.
     - `job`: the path of the job file.
-    - `executor`: what runs the work: "threads", "processes", "dask" (with `dask_address`, that of a
-      scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or
-      cluster of Dask. Workers elsewhere must be able to access both places.
+    - `executor`: what runs the work: "threads", "processes", "dask" or "dask=ADDRESS" (that of a scheduler),
+      "mpi", a `concurrent.futures.Executor`, or a client or cluster of Dask. Workers elsewhere must be able
+      to access both places.
     - `workers`: their number; by default that of the executor, or what suits the work and the machine.
     - `bwlimit`: the bytes per second at each end, such as "50MB/s", of all workers together.
       In place, nothing is limited.

@@ -67,7 +67,7 @@ def verify(
     a place that belongs to a job, and the job provides the other arguments. Without `full`, the first and the
     last chunk, an edge chunk, a missing one and some random chunks of every array are compared.
 
-    `executor`, `dask_address`, `workers` and `bwlimit` are those of `migrate`; the executor is for `full`,
+    `executor`, `workers` and `bwlimit` are those of `migrate`; the executor is for `full`,
     which otherwise uses threads.
 
     Only two facts are taken from a job: its recipe (the requested changes), unless `recipe` is given, and how

@@ -64,7 +64,6 @@ class ExecutingKeywords(TypedDict, total=False):
 
     workers: int | None
     executor: ExecutorChoice | None
-    dask_address: str | None
     bwlimit: str | float | None
 
 

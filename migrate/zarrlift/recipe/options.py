@@ -74,9 +74,10 @@ def option(
     *,
     metavar: str | None = None,
     flag: str | None = None,
+    rare: bool = False,
 ) -> Any:
     """A field of a table of options, with what the command line says of it."""
-    return field(default=default, metadata={"option": Option(help, type, metavar, flag, heading)})
+    return field(default=default, metadata={"option": Option(help, type, metavar, flag, heading, rare)})
 
 
 class Table:
@@ -105,11 +106,10 @@ class Reading(Table):
         Axes,
     )
     allow_fallback: bool = option(
-        False, "2022 draft of v3 only: read unknown data types as their fallback types.", bool
+        False, "2022 draft of v3 only: read unknown data types as their fallback types.", bool, rare=True
     )
-    max_document_size: int = option(
-        64 << 20, "Maximum size of a metadata document; 64MiB by default.", Size, metavar="SIZE"
-    )
+    max_document_size: int = 64 << 20
+    """Of a metadata document, in bytes; only Python sets it."""
 
     def __post_init__(self) -> None:
         if self.axes not in (None, *get_args(Axes)):
@@ -234,15 +234,9 @@ class Executing(Table):
     )
     executor: ExecutorChoice | None = option(
         None,
-        "threads, processes, dask, or a name that another package registers; threads by default.",
+        "threads (default), processes, mpi, or dask, also with a scheduler: dask=tcp://host:8786.",
         heading="Running",
         metavar="NAME",
-    )
-    dask_address: str | None = option(
-        None,
-        "The scheduler for --executor dask, such as tcp://host:8786; by default processes here.",
-        heading="Running",
-        metavar="URL",
     )
     bwlimit: str | float | None = option(
         None,

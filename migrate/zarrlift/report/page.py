@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TextIO, TypeAlias, TypeVar
+from typing import Final, TextIO, TypeVar
 
 from ..jobs.units import columns, count_text, is_terminal
 from .blocks import Column, Tone
@@ -177,7 +177,6 @@ def _lines(cell: str, width: int) -> list[str]:
 
 
 T = TypeVar("T")
-Color: TypeAlias = Literal["auto", "always", "never"]
 _CODES: Final[dict[str, str]] = {"title": "1", "good": "32", "warning": "33", "bad": "31", "quiet": "2"}
 _PIPED_WIDTH: Final = 120
 """Columns, if the width of the reader's window is unknown."""
@@ -194,16 +193,15 @@ class Page:
     """Show every row and location, instead of groups and the first few."""
 
     @classmethod
-    def of(cls, stream: TextIO | None, *, everything: bool = False, color: Color = "auto") -> Page:
+    def of(cls, stream: TextIO | None, *, everything: bool = False) -> Page:
         """The page for a stream, as wide as the terminal or COLUMNS.
 
-        By default it is coloured on a terminal if NO_COLOR (https://no-color.org) is unset or empty.
+        It is coloured on a terminal if NO_COLOR (https://no-color.org) is unset or empty.
         """
         terminal = is_terminal(stream)
         size = shutil.get_terminal_size((80 if terminal else _PIPED_WIDTH, 24))
         width = size.columns if terminal or os.environ.get("COLUMNS") else _PIPED_WIDTH
         colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        colour = colour if color == "auto" else color == "always"
         return cls(width=max(width, 40), colour=colour, everything=everything)
 
     def paint(self, text: str, tone: Tone) -> str:

@@ -1,9 +1,9 @@
-"""The output of `zarrlift list`: who reads what, as a table of text and as JSON, and registered layers."""
+"""The output of `zarrlift list readers`: who reads what, as a table of text and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSONObject
@@ -11,9 +11,6 @@ from zarrstack.core.json_text import JSONObject
 from ..core.chain.reader_table import Reader, Table, table
 from ..jobs.units import count_text, safe
 from . import blocks as b
-
-if TYPE_CHECKING:
-    from zarrstack.base.registry import Registered
 
 _WORDS: Final = {True: "yes", False: "no", None: "?"}
 _LETTERS: Final = {True: "y", False: "n", None: "?"}
@@ -111,21 +108,3 @@ def data(readers: tuple[Reader, ...], features: tuple[str, ...]) -> JSONObject:
         "cells_tested": tested,
         "cells": cells,
     }
-
-
-_LAYERS: Final = (
-    b.Column(title="name"),
-    b.Column(title="package", spare=1),
-    b.Column(title="what it does", wraps=True),
-)
-
-
-def layers(layers: Sequence[Registered]) -> Iterator[b.Block]:
-    """The layers by name; an unusable one is shown with its error."""
-    yield b.Table(
-        columns=_LAYERS,
-        items=layers,
-        row=lambda layer: (safe(layer.name), safe(layer.package), safe(layer.problem or layer.summary)),
-    )
-    yield b.Section()
-    yield b.Text(f"{count_text(len(layers), 'storage transformer')}.")

@@ -387,7 +387,7 @@ def test_an_answer_over_http_that_does_not_end_is_read_up_to_its_bound(endless: 
     storage = open_storage(f"{endless}/{how}")
     with pytest.raises(ChunkError, match="larger than a chunk of this array can be; found more than"):
         storage.get("0", ReadLimit(4 * MIB))
-    with pytest.raises(BadObjectError, match=r"too large.*--max-document-size"):
+    with pytest.raises(BadObjectError, match=r"too large.*max_document_size"):
         storage.get(".zattrs", ReadLimit(4 * MIB, "document"))
     assert storage.get_part("0", 5, 10) == bytes(10)
 

@@ -96,7 +96,8 @@ migrate ocean.zarr out.zarr --exclude **
 migrate ocean.zarr out.zarr --memory 8 GB
 migrate ocean.zarr out.zarr --memory 512
 migrate ocean.zarr out.zarr --bwlimit fast
-migrate ocean.zarr out.zarr --max-document-size 0
+migrate ocean.zarr out.zarr --max-document-size 9
+migrate ocean.zarr out.zarr --set allow-fallback=maybe
 migrate ocean.zarr out.zarr --chunks 64x64x64
 migrate ocean.zarr out.zarr --shards 8MB
 migrate ocean.zarr out.zarr --codecs zstd,3
@@ -107,7 +108,7 @@ migrate ocean.zarr out.zarr --verify all
 migrate ocean.zarr out.zarr --from zarr4
 migrate ocean.zarr out.zarr --recipe folder
 migrate ocean.zarr out.zarr --log folder
-migrate ocean.zarr out.zarr --dask-address tcp://127.0.0.1:1
+migrate ocean.zarr out.zarr --executor threads=tcp://127.0.0.1:1
 migrate ocean.zarr s3:/bucket/out.zarr
 migrate s3:/bucket/in.zarr out.zarr
 migrate s3:// out.zarr
@@ -134,7 +135,7 @@ update done.zarr --chunks 1
 batch run nope.jsonl --to x
 batch run folder --to v3/{nmae}.zarr
 demo demo
-list formats zarr9
+list formats
 """.strip().splitlines()
 TELLS = re.compile(
     r"expected |Did you mean|is not one of|Possible options|To take it back"

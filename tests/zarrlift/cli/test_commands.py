@@ -229,11 +229,11 @@ def test_every_option_of_migrate_arrives(fakes):
         " --set shard-index=crc32c --set shard-index-location=start --memory 2GB --include a/* --include b"
         " --exclude c --drop-empty --set objects=json --allow-pickle --set attributes=keep --conventions none"
         " --set multiscale=ome --set ome=0.6 --from zarr2 --job j.db"
-        " --workers 3 --executor dask --dask-address tcp://h:1"
+        " --workers 3 --executor dask=tcp://h:1"
         " --verify full --fsync --link hard --overwrite --take-over --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --storage-options dst:{"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
-        " --axes kept --allow-fallback --max-document-size 1GiB --log log.jsonl"
+        " --axes kept --set allow-fallback=true --log log.jsonl"
     )
     assert main(words.split()) == 0
     call = fakes["migrate"]
@@ -245,8 +245,7 @@ def test_every_option_of_migrate_arrives(fakes):
         "format": "zarr2",
         "job": "j.db",
         "workers": 3,
-        "executor": "dask",
-        "dask_address": "tcp://h:1",
+        "executor": "dask=tcp://h:1",
         "verify": "full",
         "fsync": True,
         "link": "hard",
@@ -259,7 +258,6 @@ def test_every_option_of_migrate_arrives(fakes):
         "dest_through": "log:x.jsonl",
         "axes": "kept",
         "allow_fallback": True,
-        "max_document_size": 1 << 30,
     }
     assert recipe == zarrlift.Recipe(
         base=zarrlift.ArrayRecipe(
@@ -298,8 +296,8 @@ def test_plan_and_migrate_take_the_same_recipe(fakes):
 
 @pytest.mark.parametrize("name", ["inspect", "plan", "migrate", "verify"])
 def test_how_an_archive_is_read_may_be_said_to_every_command_that_reads_one(name, fakes):
-    main([*ARGUMENTS[name], "--from", "n5", "--follow-links", "--axes", "reversed", "--allow-fallback"])
-    said = {"format": "n5", "follow_links": True, "axes": "reversed", "allow_fallback": True}
+    main([*ARGUMENTS[name], "--from", "n5", "--follow-links", "--axes", "reversed"])
+    said = {"format": "n5", "follow_links": True, "axes": "reversed"}
     assert {option: fakes[name].kwargs[option] for option in said} == said
     main(ARGUMENTS[name])
     assert not said.keys() & fakes[name].kwargs.keys(), "defaults are those of the functions"

@@ -148,20 +148,3 @@ def test_a_store_that_is_read_only_is_no_destination(kind: str, source: Path, tm
 def test_a_layer_that_refuses_writes_may_stand_under_the_source(source: Path, tmp_path: Path) -> None:
     outcome = zarrlift.migrate(source, tmp_path / "out.zarr", source_through="readonly,cache")
     assert outcome.ok, outcome.problems
-
-
-def test_the_command_line_lists_the_layers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "layers"]) == 0
-    assert "throttle" in capsys.readouterr().out
-    assert main(["list", "layers", "--json"]) == 0
-    names = {row["name"] for row in json.loads(capsys.readouterr().out)["result"]["transformers"]}
-    assert {
-        "cache",
-        "checksum",
-        "log",
-        "readonly",
-        "rekey",
-        "retry",
-        "sharding",
-        "throttle",
-    } <= names

@@ -46,8 +46,6 @@ class Plain(StorageTransformer):
 def test_another_package_registers_a_layer(installed):
     installed("plain", "thirdparty:Plain", PLAIN)
     assert registry.find("plain").__name__ == "Plain"
-    [row] = [row for row in registry.registered() if row.name == "plain"]
-    assert (row.package, row.summary, row.problem) == ("thirdparty 1.2", "Changes nothing.", None)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +64,7 @@ def test_a_bad_registration_says_what_is_wrong_and_hides_no_other(installed, nam
     registry.find.cache_clear()
     with pytest.raises(UsageError, match=words):
         registry.find(name)
-    rows = {row.name: row for row in registry.registered()}
-    assert words in rows[name].problem
-    assert rows["retry"].problem is None
+    assert registry.find("retry") is Retry
 
 
 def test_an_unknown_name_is_an_error_that_names_it_and_the_known_ones():
@@ -229,10 +225,6 @@ import zarr
 from zarr.storage import MemoryStore
 from zarrstack import stack
 from zarrstack import parse_stack
-from zarrstack.base.registry import registered
-
-[row] = [row for row in registered() if row.name == "encrypt"]
-assert row.problem is None and row.package == "zarrstack-encrypt 0.1", row
 bottom = MemoryStore()
 array = zarr.create_array(stack(bottom, *parse_stack("encrypt")), shape=(4,), dtype="i4")
 array[:] = 5

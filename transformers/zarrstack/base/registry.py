@@ -8,7 +8,6 @@ they are requested by name.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..core.errors import UsageError
@@ -22,42 +21,6 @@ if TYPE_CHECKING:
     from .transformer import StorageTransformer
 
 GROUP: Final = "zarrstack.transformers"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
-    """A registered layer, as listed."""
-
-    name: str
-    place: str
-    """Module and class, as in "zarrstack.layers.cache.layer:Cache"."""
-    package: str
-    """The distribution that provides it, with its version."""
-    summary: str
-    """First line of the layer's docstring; "" if it cannot be loaded."""
-    problem: str | None
-    """Why it cannot be used; None if it can."""
-
-
-def registered() -> tuple[Registered, ...]:
-    """Every registered layer, by name. Loads each; `problem` reports a failure."""
-    return tuple(_listed(name) for name in _names())
-
-
-def _listed(name: str) -> Registered:
-    points = _named(name)
-    try:
-        summary, problem = (find(name).__doc__ or "").strip().partition("\n")[0], None
-    except UsageError as error:
-        summary, problem = "", str(error)
-    packages = (f"{point.dist.name} {point.dist.version}" for point in points if point.dist is not None)
-    return Registered(
-        name=name,
-        place=" and ".join(point.value for point in points),
-        package=" and ".join(packages),
-        summary=summary,
-        problem=problem,
-    )
 
 
 @functools.cache

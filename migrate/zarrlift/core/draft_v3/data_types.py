@@ -91,7 +91,7 @@ def read_type(data: JSON, *, allow_fallback: bool = False) -> tuple[DraftType, l
                 "an extension data type is unknown; its fallback would be read as plain values",
                 found=found,
                 expected=f"a known type, or permission to read {expected}",
-                advice="Allow it with --allow-fallback.",
+                advice="`zarrlift migrate --set allow-fallback=true` reads it as that type.",
             ) from error
         message = "an extension data type is read as its fallback"
         return fallback, [warning("fallback", message, found=found, expected=expected)]

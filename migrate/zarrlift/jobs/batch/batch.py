@@ -272,7 +272,6 @@ def verify_one(call: ArchiveCall, /, *, full: bool) -> tuple[Problem, ...]:
             full=full,
             **values(call.places, Places),
             executor=None if options.engine is None else options.executor,
-            dask_address=options.dask_address if options.engine is not None else None,
             workers=options.workers,
             bwlimit=options.limit,  # type: ignore[arg-type]  # shared by all archives
         )

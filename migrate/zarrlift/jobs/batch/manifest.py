@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -21,16 +20,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from zarrstack.core.errors import UsageError
-from zarrstack.core.sizes import parse_size
 
 from ...recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
 from ...recipe.format_names import require_known
-from ...recipe.options import Option, Request, Size
+from ...recipe.options import Option, Request
 from ...recipe.recipe import Recipe
 from ...recipe.toml_file import load_recipe, parse_recipe
 from .rows import RowRequest
 
-_ASKED: Final = {each.name: each.metadata["option"] for each in fields(Request)}
+_ASKED: Final = {each.name: each.metadata["option"] for each in fields(Request) if each.metadata}
 _RECIPE: Final = (*WHOLE_OPTIONS, "arrays", *ARRAY_OPTIONS)
 _KNOWN: Final = ("source", "destination", "recipe", *_ASKED, *_RECIPE)
 _SECRET: Final = ("storage_options", "dest_storage_options")
@@ -165,12 +163,7 @@ def _value(name: str, option: Option, value: Any) -> Any:
         return _flag(name, value)
     if option.choices and value not in option.choices:
         raise UsageError(f"{name}: {value!r}", expected=", ".join(option.choices))
-    if option.type is Size:
-        number = parse_size(value) if isinstance(value, str) else value
-        if not isinstance(number, (int, float)) or isinstance(number, bool):
-            raise UsageError(f"{name} is not a size", found=repr(value))
-        return int(number)
-    return os.path.abspath(value) if name == "inventory" else value
+    return value
 
 
 def _recipe(values: Mapping[str, Any], default: Recipe, recipes: dict[str, Recipe]) -> Recipe:

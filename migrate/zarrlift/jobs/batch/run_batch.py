@@ -224,7 +224,7 @@ def shared(options: RunOptions, *, waits: bool, alone: bool = False, runs: bool 
                 together = replace(own, executor=pool)
         elif runs and not alone:
             workers = options.workers or (available_cores() if options.processes else None)
-            engine = open_engine(options.executor, workers=workers, dask_address=options.dask_address)
+            engine = open_engine(options.executor, workers=workers)
             stack.callback(engine.close)
             own = together = replace(own, engine=engine)
             threads = ELSEWHERE

@@ -61,7 +61,7 @@ class RunOptions(Running):
     """The limit of bytes per second; archives of a batch share it."""
 
     def __post_init__(self) -> None:
-        check_choice(self.executor, dask_address=self.dask_address)
+        check_choice(self.executor)
 
     @classmethod
     def of(cls, executing: Executing, request: Request = Request()) -> Self:  # noqa: B008 - frozen
@@ -185,7 +185,7 @@ def engine_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *,
     else:
         if options.processes:
             workers = workers_for(arrays, options, budget, local=local)
-        engine = open_engine(options.executor, workers=workers, dask_address=options.dask_address)
+        engine = open_engine(options.executor, workers=workers)
     if engine.on_this_machine:
         engine.at_most = _fitting(arrays, options, budget)
     return engine

@@ -39,7 +39,7 @@ class ReadLimit:
         if self.kind == "chunk":
             message = "the object is larger than a chunk of this array can be"
             return ChunkError(message, found=found, expected=expected)
-        advice = "Raise the limit with --max-document-size, or leave the node out with --exclude."
+        advice = "Leave the node out with --exclude, or raise the limit in Python with max_document_size."
         return BadObjectError("the document is too large", found=found, expected=expected, advice=advice)
 
     def check(self, size: int) -> None:

@@ -341,7 +341,7 @@ UNKNOWN = {"extension": "http://example.org/decimals", "type": "decimal", "fallb
 
 
 def test_a_fallback_is_used_only_when_asked_for():
-    assert "--allow-fallback" in refusal(python(data_type=UNKNOWN))
+    assert "--set allow-fallback=true" in refusal(python(data_type=UNKNOWN))
     array, problems = describe_array({**PYTHON, "data_type": UNKNOWN}, ZARR_PYTHON, allow_fallback=True)
     assert array.data_type == DataType("int32")
     assert [(problem.kind, problem.severity) for problem in problems] == [("fallback", "warning")]

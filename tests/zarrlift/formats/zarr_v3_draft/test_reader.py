@@ -233,7 +233,7 @@ def test_a_fallback_is_taken_only_where_it_is_allowed(tmp_path):
     unknown = {"extension": "http://example.org/fixed", "type": "fixed", "fallback": "int32"}
     entries = {"meta/a.array.json": array(data_type=unknown)}
     refused = node(read(tmp_path, entries), "a")
-    assert "--allow-fallback" in str(refused.problems[0])
+    assert "--set allow-fallback=true" in str(refused.problems[0])
     allowed = node(read(tmp_path, entries, allow_fallback=True), "a")
     assert allowed.layout.data_type.name == "int32"
     assert [(p.kind, p.severity) for p in allowed.problems] == [("fallback", "warning")]

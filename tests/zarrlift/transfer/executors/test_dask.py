@@ -116,8 +116,7 @@ def test_two_workers_over_tcp_one_of_which_is_killed(source, expected, tmp_path)
                 source,
                 place,
                 recipe=RECIPE,
-                executor="dask",
-                dask_address=address,
+                executor=f"dask={address}",
                 progress=KillsOne(process),
             )
             assert outcome.ok, outcome.problems

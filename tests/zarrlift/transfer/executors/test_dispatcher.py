@@ -20,8 +20,7 @@ from tests.zarrlift.storage.conftest import files
 
 import zarrlift
 from zarrlift.errors import WorkerError
-from zarrlift.transfer.executors import dispatcher
-from zarrlift.transfer.executors.choice import open_engine
+from zarrlift.transfer.executors import choice, dispatcher
 from zarrlift.transfer.executors.dispatcher import Dispatcher, LostTaskError
 from zarrlift.transfer.executors.engine import Engine, slots_of
 from zarrlift.transfer.executors.process_pool import ProcessEngine
@@ -178,75 +177,90 @@ def test_workers_that_lose_everything_or_lack_zarrlift_end_the_run() -> None:
         calls.ended()
 
 
-def test_an_executor_is_named_by_another_package(tmp_path: Path, monkeypatch) -> None:
-    """By an entry point: a function that returns an executor, alone or with its slots."""
-    package = tmp_path / "slow-1.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1\n")
-    (package / "entry_points.txt").write_text(
-        "[zarrlift.executors]\nsingle = slow:single\npair = slow:pair\nwrong = slow:wrong\n"
-        "broken = slow:none\n"
-    )
-    (tmp_path / "slow.py").write_text(
-        "from concurrent.futures import ThreadPoolExecutor\n"
-        "single = ThreadPoolExecutor\n"
-        "pair = lambda workers: (ThreadPoolExecutor(workers), lambda: 40)\n"
-        "wrong = lambda workers: 1\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    for name, workers, slots in (("single", 2, 2), ("pair", None, 40)):
-        engine = open_engine(name, workers=workers)
-        assert engine.slots() == slots
-        engine.close()
-    for name, message in (("wrong", "returns no executor"), ("broken", "cannot be started by slow:none")):
-        with pytest.raises(UsageError, match=message):
-            open_engine(name, workers=None)
-    with pytest.raises(UsageError, match=r"no executor 'other'; expected broken, dask, pair, processes"):
-        zarrlift.migrate("nowhere", "there", executor="other")
+@pytest.mark.parametrize(
+    ("executor", "message"),
+    [
+        (7, "not an executor; found int"),
+        ("other", r"no executor 'other'; expected threads, processes, dask, mpi, or dask=ADDRESS"),
+        ("threads=tcp://me:secret@here:1", r"no executor 'threads='; expected .* or dask=ADDRESS"),
+        ("dask=", r"no executor 'dask='"),
+    ],
+)
+def test_what_is_no_executor_is_refused_before_anything_is_read(executor, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as refused:
+        zarrlift.migrate("nowhere", "there", executor=executor)
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("executor", "message"),
     [
-        ({"executor": 7}, "not an executor; found int"),
-        ({"executor": "threads", "dask_address": "tcp://here:1"}, "for --executor dask"),
+        ("mpi", r"needs the package mpi4py. Install mpi4py"),
+        ("dask", r"needs the package distributed. Install zarrlift.dask"),
+        ("dask=tcp://here:1", r"needs the package distributed"),
     ],
 )
-def test_what_is_no_executor_is_refused_before_anything_is_read(options, message: str) -> None:
+def test_an_executor_without_its_package_says_what_to_install(executor, message: str, monkeypatch) -> None:
+    monkeypatch.setattr(choice, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match=message):
-        zarrlift.migrate("nowhere", "there", **options)
+        zarrlift.migrate("nowhere", "there", executor=executor)
 
 
-# MPI and Ray by the recipes of the docs, in an environment of their own: the same bytes.
+def test_mpi_that_has_not_started_the_program_is_refused(monkeypatch) -> None:
+    """Each of the processes of mpiexec would migrate the archive, and start workers of its own."""
+    monkeypatch.setattr(choice, "find_spec", lambda name: name)
+    with pytest.raises(UsageError, match=r"expected mpiexec -n N python -m mpi4py.futures -m zarrlift"):
+        zarrlift.migrate("nowhere", "there", executor="mpi")
+
+
+# MPI by its name, and Ray by the recipe of the docs, in an environment of their own: the same bytes.
 
 
 PAGE = Path(__file__).parents[4] / "docs" / "howto" / "cluster.md"
 
 
-@pytest.mark.needs_reader("engines")
-@pytest.mark.parametrize("engine", ["mpi", "ray"])
-def test_a_recipe_of_the_docs_gives_the_same_bytes(engine: str, tmp_path: Path) -> None:
+def in_engines(words: list[str | Path], tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command with the programs of the environment that has MPI and Ray."""
     folder = Path(os.environ["ZARRLIFT_ENGINES"]) / "bin"
-    source = tmp_path / "old.zarr"
-    array = zarr.create_array(source, shape=(500, 40), chunks=(5, 40), dtype="<i4", zarr_format=2)
-    array[:] = np.arange(20000).reshape(500, 40)
-    assert zarrlift.migrate(source, tmp_path / "threads.zarr").ok
-    script = tmp_path / f"{engine}_migrate.py"
-    script.write_text(re.search(rf'```text title="{script.name}"\n(.*?)```', PAGE.read_text(), re.DOTALL)[1])
-    start = (
-        [folder / "mpiexec", "-n", "3", "--oversubscribe", "--allow-run-as-root"] if engine == "mpi" else []
-    )
-    module = ["-m", "mpi4py.futures"] if engine == "mpi" else []
-    done = subprocess.run(
-        [*start, folder / "python", *module, script, source, tmp_path / "engine.zarr"],
+    return subprocess.run(
+        [folder / word if word in ("mpiexec", "python") else word for word in words],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "HOME": str(tmp_path), "RAY_AUTH_MODE": "disabled", "PMIX_MCA_gds": "hash"},
     )
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """An archive of a hundred chunks, and beside it its result by threads."""
+    source = tmp_path / "old.zarr"
+    array = zarr.create_array(source, shape=(500, 40), chunks=(5, 40), dtype="<i4", zarr_format=2)
+    array[:] = np.arange(20000).reshape(500, 40)
+    assert zarrlift.migrate(source, tmp_path / "threads.zarr").ok
+    return source
+
+
+@pytest.mark.needs_reader("engines")
+def test_mpi_gives_the_same_bytes(rows: Path, tmp_path: Path) -> None:
+    mpiexec = "mpiexec -n 3 --oversubscribe --allow-run-as-root python -m mpi4py.futures -m zarrlift migrate"
+    command = [*mpiexec.split(), rows, tmp_path / "mpi.zarr", "--executor", "mpi"]
+    done = in_engines(command, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Done: 1 array" in done.stdout
+    assert files(tmp_path / "mpi.zarr") == files(tmp_path / "threads.zarr")
+    refused = in_engines([*command, "--verify", "wrong"], tmp_path)
+    assert refused.returncode != 0, "the exit code is that of the command"
+
+
+@pytest.mark.needs_reader("engines")
+def test_the_recipe_of_the_docs_for_ray_gives_the_same_bytes(rows: Path, tmp_path: Path) -> None:
+    script = tmp_path / "ray_migrate.py"
+    script.write_text(re.search(rf'```text title="{script.name}"\n(.*?)```', PAGE.read_text(), re.DOTALL)[1])
+    done = in_engines(["python", script, rows, tmp_path / "ray.zarr"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "done"
-    assert files(tmp_path / "engine.zarr") == files(tmp_path / "threads.zarr")
+    assert files(tmp_path / "ray.zarr") == files(tmp_path / "threads.zarr")
 
 
 def test_worker_processes_without_enough_files_are_refused(monkeypatch) -> None:
