@@ -88,7 +88,6 @@ _.raise_for_problems
 _.KINDS
 _.chunk_of
 _.clear_cache
-_.seal
 _.bytes_written
 _.groups_total
 _.memory_hits

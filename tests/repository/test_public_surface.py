@@ -30,7 +30,7 @@ FUNCTIONS = (
 """The verbs of the command line, with the same words in Python."""
 
 LAYERS = (
-    "Cache", "Checksum", "Log", "PerArray", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
+    "Cache", "Log", "PerArray", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
 )  # fmt: skip
 
 DATA = (

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
+import numpy as np
 import pytest
 import typer
 import zarr
@@ -23,6 +23,7 @@ from tests.support.job_archives import write_archive
 from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift
+import zarrstack
 from zarrlift.cli import main
 from zarrlift.cli import parser as command_line
 from zarrlift.jobs.ledger.database import VERSION
@@ -385,65 +386,49 @@ def test_the_page_has_every_member_of_the_list_of_a_batch_and_of_its_events(job:
         assert {*re.findall(r"`(\w+)`", " ".join(lines))} == members
 
 
-# docs/transformers/stored-format.md: its examples are test vectors, the schemas are those of its rules.
+# docs/transformers/stored-format.md: the bytes that it shows are those that the layers store.
 
-DOCS = Path(__file__).parents[2] / "docs" / "transformers"
-EXTENSIONS = DOCS / "extensions"
-STORED_FORMAT = (DOCS / "stored-format.md").read_text(encoding="utf-8")
-SHOWN = re.findall(r"<!-- vector: (.*) \| (.*) \| (.*) -->\n\n```text\n((?:.+\n)+)```", STORED_FORMAT)
-SCHEMAS = {path.parent.name: json.loads(path.read_text()) for path in EXTENSIONS.glob("*/schema.json")}
-DOCUMENTS = json.loads((EXTENSIONS / "documents.json").read_text())
-VECTORS = {path.parent.name: json.loads(path.read_text()) for path in EXTENSIONS.glob("*/vectors.json")}
-
-
-def fits(entry) -> bool:
-    """Whether the schema of an entry's name accepts it; True for what has no schema."""
-    name = entry.get("name") if isinstance(entry, dict) else entry
-    names = {alias: schema for full, schema in SCHEMAS.items() for alias in (full, full.partition(".")[2])}
-    return name not in names or jsonschema_rs.is_valid(names[name], entry)
-
-
-def entries(document):
-    found = document.get("storage_transformers")
-    return found if isinstance(found, list) else []
+STORED_FORMAT = (Path(__file__).parents[2] / "docs/transformers/stored-format.md").read_text(encoding="utf-8")
+SHOWN = re.findall(r"```text\n((?:[0-9a-f]{8}  .+\n)+)```", STORED_FORMAT)
+DOCUMENT = json.loads(STORED_FORMAT.partition("```json\n")[2].partition("```")[0])
 
 
 def test_every_layer_that_metadata_may_name_is_on_the_page_and_no_other() -> None:
     names = {point.name for point in plugins.registered(registry.GROUP)}
     layers = {name for name in names if registry.find(name).in_metadata}
     assert set(re.findall(r"^## zarrstack\.(\w+)$", STORED_FORMAT, re.MULTILINE)) == layers
-    assert {name.removeprefix("zarrstack.") for name in SCHEMAS} == layers
-    assert all((EXTENSIONS / name / "README.md").exists() for name in SCHEMAS)
 
 
-@pytest.mark.parametrize(("extension", "name", "key", "shown"), SHOWN, ids=lambda text: text[:30])
-def test_the_bytes_that_the_page_shows_are_those_of_the_vector(extension, name, key, shown) -> None:
-    (vector,) = (each for each in VECTORS[f"zarrstack.{extension}"] if each["name"] == name)
-    found = ""
+def test_the_page_shows_the_bytes_of_a_shard_and_the_document_of_its_array(tmp_path: Path) -> None:
+    layers = DOCUMENT["storage_transformers"]
+    array = zarrstack.create_array(
+        tmp_path, shape=(4, 4), chunks=(2, 2), dtype="u1", fill_value=255, compressors=None,
+        storage_transformers=layers,
+    )  # fmt: skip
+    array[...] = np.arange(1, 17).reshape(4, 4)
+    array[:2, 2:] = 255
+    stored = json.loads((tmp_path / "zarr.json").read_text())
+    assert {name: stored[name] for name in DOCUMENT if name != "codecs"} == {
+        name: value for name, value in DOCUMENT.items() if name != "codecs"
+    }
+    assert (tmp_path / "c/0/0").read_bytes() == _bytes(SHOWN[0])
+
+
+def test_the_page_shows_the_bytes_of_a_shard_whose_index_has_options(tmp_path: Path) -> None:
+    codecs = [{"name": "bytes", "configuration": {"endian": "big"}}, {"name": "crc32c"}]
+    layer = zarrstack.Sharding(chunks_per_shard=[2], index_codecs=codecs, index_location="start")
+    array = zarrstack.create_array(
+        tmp_path, shape=(4,), chunks=(2,), dtype="u1", compressors=None, storage_transformers=[layer]
+    )
+    array[:2] = [1, 2]
+    assert (tmp_path / "c/0").read_bytes() == _bytes(SHOWN[1])
+
+
+def _bytes(shown: str) -> bytes:
+    """The bytes of a dump: an offset, digits and a remark in each line."""
+    found = b""
     for line in shown.splitlines():
         offset, digits = re.match(r"([0-9a-f]{8})  ((?:[0-9a-f]{2}(?: |$))+)", line).groups()
-        assert int(offset, 16) == len(found) // 2
-        found += digits.replace(" ", "")
-    assert found == vector["objects"][key]
-
-
-def test_the_page_shows_bytes_of_each_layer_that_stores_some() -> None:
-    assert {f"zarrstack.{extension}" for extension, *_ in SHOWN} == set(VECTORS)
-
-
-@pytest.mark.parametrize("each", DOCUMENTS["cases"], ids=lambda each: each["name"])
-def test_a_schema_finds_what_the_vectors_state_that_it_finds(each) -> None:
-    assert all(map(fits, entries(each["change"]))) == ("schema" not in each)
-
-
-def test_the_entries_of_vectors_and_examples_fit_their_schemas() -> None:
-    documents = [each["document"] for vectors in VECTORS.values() for each in vectors]
-    pages = [STORED_FORMAT, *(path.read_text() for path in EXTENSIONS.glob("*/README.md"))]
-    examples = [
-        json.loads(text) for page in pages for text in re.findall(r"```json\n(.*?)```", page, re.DOTALL)
-    ]
-    assert len(examples) == 1 + len(SCHEMAS)
-    assert all(fits(entry) for document in (*documents, *examples) for entry in entries(document))
-    assert {name for name in SCHEMAS if any(name in json.dumps(entries(each)) for each in examples)} == {
-        *SCHEMAS
-    }
+        assert int(offset, 16) == len(found)
+        found += bytes.fromhex(digits)
+    return found

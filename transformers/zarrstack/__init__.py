@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .base.stack import stack_to_json as stack_to_json
     from .base.transformer import StorageTransformer as StorageTransformer
     from .layers.cache.layer import Cache as Cache
-    from .layers.checksum.layer import Checksum as Checksum
     from .layers.log.layer import Log as Log
     from .layers.per_array.layer import PerArray as PerArray
     from .layers.readonly import ReadOnly as ReadOnly
@@ -39,7 +38,6 @@ _HOMES = {
     "stack_to_json": "base.stack",
     # The layers: one module each.
     "Cache": "layers.cache.layer",
-    "Checksum": "layers.checksum.layer",
     "Log": "layers.log.layer",
     "PerArray": "layers.per_array.layer",
     "ReadOnly": "layers.readonly",

@@ -160,21 +160,7 @@ def _removed(
                 removed += 1
         if isinstance(node, ArrayPlan):
             sweep(node, storage)
-    if job.record.dest_through is not None:
-        _clear_hidden(plan, storage)
     return removed
-
-
-def _clear_hidden(plan: Plan, storage: Storage) -> None:
-    """Remove what layers keep of deleted objects, or of objects that a killed run did not complete."""
-    from ..storage.remote.zarr_store import StoreStorage  # it imports zarr
-
-    assert isinstance(storage, StoreStorage)
-    for path in ["", *(node.path for node in plan.published if node.path)]:
-        if next(storage.list_prefix(f"{path}/" if path else ""), None) is None:
-            storage.clear(path)
-            if not path:
-                return
 
 
 def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:

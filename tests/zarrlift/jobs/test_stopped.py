@@ -229,13 +229,12 @@ def test_the_directory_of_a_killed_run_is_no_node(tmp_path: Path) -> None:
 
 @pytest.fixture
 def half_layered(source: Path, destination: Path) -> Path:
-    """What a kill leaves of a copy through `checksum`: half an object, and a record of one never written."""
+    """What a kill leaves of a copy through a layer: half an object."""
     chunk = source / "g/relink/0.0"
     good = chunk.read_bytes()
     chunk.write_bytes(b"bad")
-    assert not zarrlift.migrate(source, destination, dest_through="checksum").ok
+    assert not zarrlift.migrate(source, destination, dest_through="retry").ok
     chunk.write_bytes(good)
-    (destination / "g/relink/c/7/6").unlink()
     (destination / LAYERED).mkdir()
     (destination / LAYERED / "0123abcd").write_bytes(b"ha")
     return destination
@@ -244,12 +243,11 @@ def half_layered(source: Path, destination: Path) -> Path:
 @pytest.mark.needs_reader("once")
 def test_a_resume_removes_what_was_half_written_through_layers(half_layered: Path) -> None:
     assert zarrlift.resume(half_layered).ok
-    assert (half_layered / "g/relink/c/7/6.crc32c").exists()
     assert not (half_layered / LAYERED).exists()
 
 
 @pytest.mark.needs_reader("once")
-def test_an_undo_removes_the_records_that_layers_keep(half_layered: Path) -> None:
+def test_an_undo_removes_what_was_half_written_through_layers(half_layered: Path) -> None:
     assert zarrlift.undo(half_layered).problems == ()
     assert not half_layered.exists()
 

@@ -68,7 +68,7 @@ def test_a_bad_registration_says_what_is_wrong_and_hides_no_other(installed, nam
 
 
 def test_an_unknown_name_is_an_error_that_names_it_and_the_known_ones():
-    with pytest.raises(UsageError, match=r"'nowhere'.*cache, checksum"):
+    with pytest.raises(UsageError, match=r"'nowhere'.*cache, log"):
         registry.find("nowhere")
 
 

@@ -115,15 +115,6 @@ def test_a_layer_is_as_good_as_its_json(store):
     assert field(store) == [{**ENTRY, "name": "zarrstack.sharding"}]
 
 
-def test_checksums_lie_beside_the_objects_of_the_array(store):
-    create(store, [ENTRY, {"name": "checksum"}])
-    assert [key for key in keys(store) if key.endswith("1.crc32c")] == [
-        "g/a/c/0/1.crc32c",
-        "g/a/c/1/1.crc32c",
-    ]
-    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
-
-
 def test_layers_are_named_from_the_array_down_to_the_store(store):
     array = create(store, [ENTRY, {"name": "mask"}])
     assert field(store) == [ENTRY, {"name": "mask"}]
@@ -318,7 +309,6 @@ def put_field(store, entries, path="g/a"):
         ([{"name": "nowhere", "must_understand": True}], UnsupportedError, "'nowhere'"),
         ([{"name": "log", "configuration": {"events": "x"}}], UnsupportedError, "'log' may not be named"),
         ([{"name": "sharding"}], MetadataError, "chunks_per_shard"),
-        ([{"name": "checksum", "configuration": {"keep": "manifest"}}], MetadataError, "'keep'"),
         ([{"name": "sharding", "configuration": {"chunks": 3}}], MetadataError, "'chunks'"),
         ([{"name": "sharding", "configuration": 3}], MetadataError, "not a JSON object"),
         ([{"title": "sharding"}], MetadataError, "not a storage transformer"),
@@ -338,7 +328,7 @@ def put_field(store, entries, path="g/a"):
     ],
     ids=[
         "unknown", "name alone", "must be understood", "reaches out", "lacks an option",
-        "an option that is no more", "slip", "number",
+        "slip", "number",
         "no name", "7", "dict", "empty dict", "another member", "not a boolean",
     ],
 )  # fmt: skip
@@ -360,13 +350,6 @@ def test_a_document_without_what_layers_read_is_an_error_that_names_it(store, me
         zarrstack.open(store, path="g/a")
     with pytest.warns(UserWarning, match="left out of its group"):
         assert dict(zarrstack.open_group(store, path="g").members()) == {}
-
-
-def test_an_array_whose_keys_would_all_be_records_of_checksums_is_refused(store):
-    create(store, (), name="g/a.crc32c")
-    put_field(store, ["checksum"], path="g/a.crc32c")
-    with pytest.raises(MetadataError, match=r"names that end with \.crc32c are reserved"):
-        zarrstack.open(store, path="g/a.crc32c")
 
 
 def test_layers_of_a_new_array_must_be_understood(store):

@@ -19,7 +19,7 @@ from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore
 
-from zarrstack import Cache, Checksum, Log, ReadOnly, Retry, Sharding, Throttle, stack
+from zarrstack import Cache, Log, ReadOnly, Retry, Sharding, Throttle, stack
 from zarrstack.base.descend import serves_sync
 from zarrstack.base.registry import find, registered
 from zarrstack.core.errors import UsageError
@@ -71,7 +71,6 @@ def test_options_that_are_the_defaults_are_no_difference(kind):
 
 
 WRONG = {
-    Checksum: [{"unknown": "elsewhere"}, {"unknown": True}],
     Log: [{"level": "LOUD"}, {"events": 3}, {"events": ""}, {"callback": 3}, {"label": 3}, {"clock": 1}],
     Retry: [
         *({"attempts": wrong} for wrong in (0, 2.5, True)),
@@ -161,7 +160,7 @@ def test_defaults_are_those_of_the_code():
     assert found == numbers
 
 
-@pytest.mark.parametrize("kind", [Cache, Checksum, Log, ReadOnly, Retry, Sharding, Throttle])
+@pytest.mark.parametrize("kind", [Cache, Log, ReadOnly, Retry, Sharding, Throttle])
 def test_every_layer_is_asked_for_figures_in_the_same_way(kind):
     options = {"chunks_per_shard": [2], "path": "a"} if kind is Sharding else {}
     figures = stack(MemoryStore(), kind(**options)).figures()

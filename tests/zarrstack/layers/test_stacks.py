@@ -26,7 +26,6 @@ from zarr.storage import LocalStore, MemoryStore
 import zarrstack
 from zarrstack import (
     Cache,
-    Checksum,
     Log,
     PerArray,
     Rekey,
@@ -44,7 +43,6 @@ PREFIX = {"name": "prefix", "configuration": {"above": "a", "below": "moved"}}
 
 LAYERS = {
     "cache": lambda: Cache(memory_bytes=2000),
-    "checksum": Checksum,
     "log": Log,
     "per-array": PerArray,
     "rekey": lambda: Rekey(rules=[PREFIX]),

@@ -113,8 +113,8 @@ def stack_to_json(store: Store) -> list[JSONObject]:
 
     Examples
     --------
-    >>> zarrstack.stack_to_json(zarrstack.stack(MemoryStore(), zarrstack.Checksum()))
-    [{'name': 'zarrstack.checksum', 'configuration': {}}]
+    >>> zarrstack.stack_to_json(zarrstack.stack(MemoryStore(), zarrstack.ReadOnly()))
+    [{'name': 'zarrstack.readonly', 'configuration': {}}]
     """
     stores = descend(store, through=StorageTransformer)
     return [layer.to_json() for layer in stores if isinstance(layer, StorageTransformer)]

@@ -153,7 +153,7 @@ class StoreStorage(Storage):
         run(self.request("cannot delete", key, lambda: _forgiving(self._store.delete(self.key(key)))))
 
     def clear(self, prefix: str) -> None:
-        """Remove everything below a prefix, including what layers do not list; "" is the whole storage."""
+        """Remove everything below a prefix; "" is the whole storage."""
         full = (self._prefix + prefix).rstrip("/")
         act = partial(self._store.delete_dir, full) if full else self._store.clear
         run(self.request("cannot delete", prefix, act))

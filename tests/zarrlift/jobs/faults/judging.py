@@ -23,7 +23,6 @@ _OPAQUE = (".db", ".inventory", ".jsonl", ".zarrlift.claim", ".zarrlift-claim")
 """Files that differ from run to run: only their names are compared."""
 UPLOADS = "s3 uploads/"
 """Parts that a killed upload left: only a rule of the bucket removes them (docs/howto/object-stores.md)."""
-_CHANGING = (".json", ".crc32c")
 _CACHE = "cache/"
 _DASK = "tmp/dask-scratch-space"
 """Where Dask's processes keep what they spill; those that are killed leave it."""
@@ -134,22 +133,16 @@ def _half_arrays(now: Tree, whole: Tree, end: str) -> list[str]:
             continue
         folder = name.removesuffix("zarr.json")
         wanted = {key: value for key, value in whole.items() if key.startswith(folder) and value is not None}
-        if lost := [key for key in _missing(now, wanted) if not _is_record(key, now, wanted)]:
+        if lost := _missing(now, wanted):
             count = f"{len(lost)} of {len(wanted)}"
             wrong.append(f"{folder} is seen, and {count} of its objects are not right: {lost[:3]}")
     return wrong
 
 
-def _is_record(key: str, now: Tree, wanted: Tree) -> bool:
-    """Whether a checksum's record has the right state among those that are possible during a write."""
-    there, right = now.get(key), wanted[key]
-    return key.endswith(".crc32c") and bool(there and right) and set(right.split()) <= set(there.split())
-
-
 def _half_objects(now: Tree, whole: Tree, end: str) -> list[str]:
-    """Objects under their own names that are not whole; documents and records change with what is done."""
+    """Objects under their own names that are not whole; documents change with what is done."""
     there = _below(now, end)
-    names = [name for name in there if whole.get(name) is not None and not name.endswith(_CHANGING)]
+    names = [name for name in there if whole.get(name) is not None and not name.endswith(".json")]
     half = [name for name in names if there[name] != whole[name]]
     return [f"{len(half)} objects are not whole: {half[:3]}"] if half else []
 

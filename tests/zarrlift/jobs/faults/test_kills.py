@@ -43,7 +43,7 @@ KILLS = {
     "in place, N5": ["call 80%"],
     "finish, taken back": ["change 60%", "change 20%"],
     "undo": ["change 30%"],
-    "checksum over the destination, taken back": ["change 50%"],
+    "retry over the destination, taken back": ["change 50%"],
     "to S3, a shard in parts": ["change 40%"],
     "from S3": ["call 75%"],
 }

@@ -20,7 +20,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 import zarrstack
-from zarrstack import Cache, Checksum, Log, Sharding, stack
+from zarrstack import Cache, Log, Retry, Sharding, stack
 from zarrstack.decoded import DecodedChunks
 
 DATA = np.arange(48, dtype="i4").reshape(8, 6)
@@ -181,9 +181,9 @@ def test_without_a_cache_and_below_a_layer_that_changes_keys_it_is_zarrs_pipelin
 
 
 def test_layers_that_keep_keys_and_bytes_may_be_above_the_cache(decodes):
-    below = stack(MemoryStore(), Checksum())
+    below = MemoryStore()
     written(below)
-    layers = stack(below._store, Cache(), Checksum(), Log())
+    layers = stack(below, Retry(), Log(), Cache())
     array = opened(layers)
     for _ in range(2):
         np.testing.assert_array_equal(array[...], DATA)

@@ -24,8 +24,7 @@ from pathlib import Path
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore
 
-from zarrstack import Checksum, Sharding, stack
-from zarrstack.base.transformer import StorageTransformer
+from zarrstack import Sharding, stack
 
 CHUNKS = 48
 PER_SHARD = 8
@@ -33,19 +32,18 @@ BUDGETS = (None, "60kB", "1MB")
 """Without a buffer, with one that is often full, and with room for all shards."""
 
 
-def layers(budget: str | None, *, checked: bool) -> list[StorageTransformer]:
-    """A sharding layer with this budget, over checksums of its shards or not."""
+def sharded(folder: Path, budget: str | None) -> Sharding:
+    """A folder below a sharding layer with this budget."""
     options = {} if budget is None else {"memory_bytes": budget}
-    sharding = Sharding(chunks_per_shard=[PER_SHARD], path="a", **options)
-    return [sharding, Checksum()] if checked else [sharding]
+    return stack(LocalStore(folder), Sharding(chunks_per_shard=[PER_SHARD], path="a", **options))
 
 
-def write(folder: Path, out: int, rng: random.Random, budget: str | None, *, checked: bool) -> None:
+def write(folder: Path, out: int, rng: random.Random, budget: str | None) -> None:
     """Write chunks until killed.
 
     A report is a letter (s: set begins, d: it has returned, f: flushed), a chunk and its version.
     """
-    store = stack(LocalStore(folder), *layers(budget, checked=checked))
+    store = sharded(folder, budget)
     versions = dict.fromkeys(range(CHUNKS), 0)
 
     def report(letter: bytes, chunk: int, version: int) -> None:
@@ -79,19 +77,19 @@ def value(chunk: int, version: int) -> bytes:
 def one_life(seed: int) -> list[str]:
     """Write, kill and check; what was wrong."""
     rng = random.Random(seed)
-    budget, checked = rng.choice(BUDGETS), rng.random() < 0.3
+    budget = rng.choice(BUDGETS)
     reports = rng.randrange(1, 1500)
     folder = Path(tempfile.mkdtemp(prefix="kills-"))
     try:
-        written, stored = _until_killed(folder, rng, budget, reports, checked=checked)
-        problems = asyncio.run(_check(folder, written, stored, checked=checked))
+        written, stored = _until_killed(folder, rng, budget, reports)
+        problems = asyncio.run(_check(folder, written, stored))
     finally:
         shutil.rmtree(folder)
-    return [f"seed {seed}, budget {budget}, checksums {checked}: {problem}" for problem in problems]
+    return [f"seed {seed}, budget {budget}: {problem}" for problem in problems]
 
 
 def _until_killed(
-    folder: Path, rng: random.Random, budget: str | None, reports: int, *, checked: bool
+    folder: Path, rng: random.Random, budget: str | None, reports: int
 ) -> tuple[dict[int, int], dict[int, int]]:
     """The last version of each chunk that may have been stored, and the last that must have been."""
     source, target = os.pipe()
@@ -99,7 +97,7 @@ def _until_killed(
     if child == 0:
         try:
             os.close(source)
-            write(folder, target, rng, budget, checked=checked)
+            write(folder, target, rng, budget)
         finally:
             os._exit(3)
     os.close(target)
@@ -121,10 +119,8 @@ def _until_killed(
     return written, stored
 
 
-async def _check(
-    folder: Path, written: dict[int, int], stored: dict[int, int], *, checked: bool
-) -> list[str]:
-    store = stack(LocalStore(folder), *layers(None, checked=checked))
+async def _check(folder: Path, written: dict[int, int], stored: dict[int, int]) -> list[str]:
+    store = sharded(folder, None)
     problems = []
     for chunk in range(CHUNKS):
         try:

@@ -164,7 +164,7 @@ def test_any_life_of_a_buffer_equals_a_dictionary(on_disk):
 # A killed writer leaves no torn shard, and loses nothing that was flushed.
 
 FEW = (1, 5, 6, 7, 9)
-"""Seeds that cover each budget, over checksums and without; `kills.py --runs 200` draws others."""
+"""Seeds that cover each budget; `kills.py --runs 200` draws others."""
 SLOW = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 40)]
 
 

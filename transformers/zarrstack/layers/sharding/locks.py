@@ -13,10 +13,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from zarr.abc.store import Store
 from zarr.core.sync import loop as zarr_loop
 
-from ...base.locations import location_of
 from ...system.fork_safety import new_lock
 from ...system.rate_limits import Places
 
@@ -73,15 +71,6 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-
-
-def place_of(store: Store) -> Hashable:
-    """Identify the location that a store writes to; equal for stores that share their objects.
-
-    Layers are ignored, so that two stacks over one store exclude each other.
-    """
-    location = location_of(store)
-    return (location.place, location.base)
 
 
 _held: dict[int, int] = {}

@@ -1,1 +1,0 @@
-"""The checksum layer: verifies every value against a recorded checksum."""
