@@ -56,6 +56,7 @@ _.PackBits
 _.Base64
 _.NumpyBytes
 _.Gzip
+_.Checksum
 _.HdmfObjects
 _.ImageCodec
 _.Lz4

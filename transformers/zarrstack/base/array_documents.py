@@ -7,8 +7,8 @@ Source: Zarr v3.0 core specification, "Array metadata", and "Consolidated metada
 zarr-python 3.1.6 and 3.4.2 ignore the field if the array is opened through its group, and would write chunks
 where shards are stored. Both always refuse a document with an unknown member that must be understood; each
 array with transformers therefore gets such a member, the guard. Consolidated metadata with a guarded document
-would make the whole group unreadable for them; these documents are stored beside `metadata`, where
-zarr-python does not read them.
+would make the whole group unreadable for them, and one that is older than the array would show the array
+without its guard: a group with such an array has none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ..core.paths import join
 
 FIELD: Final = "storage_transformers"
 GUARD: Final = "zarrstack.storage_transformers"
-"""The guard of an array. In consolidated metadata, the member that holds the documents of guarded arrays."""
+"""The guard of an array."""
+CONSOLIDATED: Final = "consolidated_metadata"
 DOCUMENT: Final = "zarr.json"
 
 
@@ -78,71 +79,21 @@ def entries_of(document: JSONObject, path: str) -> list[JSON]:
     return entries
 
 
-def without_transformers(document: JSONObject) -> bool:
-    """Remove field and guard from an array's document; return whether it named transformers."""
-    named = bool(document.get(FIELD)) or GUARD in document
-    document[FIELD] = []
-    document.pop(GUARD, None)
-    return named
+def names_transformers(document: JSONObject) -> bool:
+    """Whether an array's document names transformers."""
+    return bool(document.get(FIELD)) or GUARD in document
 
 
-def guarded(document: JSONObject) -> bool:
-    """Add the guard to an array's document if it names transformers; return whether it does."""
-    if not document.get(FIELD):
-        return False
-    document[GUARD] = {"must_understand": True}
-    return True
+def consolidated_in(group: JSONObject, path: str) -> Iterator[tuple[str, JSONObject]]:
+    """Path and document of each array in a group's consolidated metadata, at any depth.
 
-
-def set_apart(group: JSONObject) -> bool:
-    """Move guarded arrays out of a group's consolidated metadata; return whether there were any."""
-    block = _consolidated(group)
-    if block is None:
-        return False
-    members = block["metadata"]
-    apart = {path: each for path, each in members.items() if isinstance(each, dict) and GUARD in each}
-    block["metadata"] = {path: each for path, each in members.items() if path not in apart}
-    if apart:
-        block[GUARD] = apart
-    below = [set_apart(each) for each in block["metadata"].values() if isinstance(each, dict)]
-    return bool(apart) or any(below)
-
-
-def put_together(group: JSONObject) -> bool:
-    """Move guarded arrays back into a group's consolidated metadata; return whether there were any."""
-    block = _consolidated(group)
-    if block is None:
-        return False
-    apart = block.pop(GUARD, None)
-    if isinstance(apart, dict):  # sorted: zarr-python loses siblings that are not adjacent
-        block["metadata"] = dict(sorted({**block["metadata"], **apart}.items()))
-    below = [put_together(each) for each in block["metadata"].values() if isinstance(each, dict)]
-    return apart is not None or any(below)
-
-
-def arrays_in(document: JSONObject, path: str) -> Iterator[tuple[str, JSONObject]]:
-    """Path and document of this array, or of each array consolidated in this group."""
-    if is_array(document):
-        yield path, document
-        return
-    block = _consolidated(document)
-    for name, member in () if block is None else block["metadata"].items():
-        if isinstance(member, dict):
-            yield from arrays_in(member, join(path, name))
-
-
-def consolidated_members(document: JSONObject, path: str) -> Iterator[tuple[str, dict[str, dict[str, JSON]]]]:
-    """Path and members of this group's consolidated metadata, and of each group in it; to be changed."""
-    block = _consolidated(document)
-    if block is None:
-        return
-    yield path, block["metadata"]
-    for name, member in tuple(block["metadata"].items()):
-        if isinstance(member, dict):
-            yield from consolidated_members(member, join(path, name))
-
-
-def _consolidated(group: JSONObject) -> dict[str, dict[str, JSON]] | None:
-    """The consolidated metadata of a group; None if missing or invalid."""
-    block = group.get("consolidated_metadata")
-    return block if isinstance(block, dict) and isinstance(block.get("metadata"), dict) else None
+    Earlier versions kept arrays with transformers apart, in a member with the name of the guard.
+    """
+    block = group.get(CONSOLIDATED)
+    for members in (block.get("metadata"), block.get(GUARD)) if isinstance(block, dict) else ():
+        for name, member in members.items() if isinstance(members, dict) else ():
+            where = join(path, name)
+            if isinstance(member, dict):
+                if is_array(member):
+                    yield where, member
+                yield from consolidated_in(member, where)

@@ -4,7 +4,8 @@ zarr-python refuses to open an array whose metadata names storage transformers (
 group, ignoring them), and drops the field when it rewrites metadata without having seen it (3.1.6 and 3.4.2).
 This layer hides the field from zarr-python, routes the chunks of such an array through the stack that the
 field describes, and restores the field in every document that is written, together with a member that makes
-zarr-python alone refuse the array (`base.array_documents`).
+zarr-python alone refuse the array. A group with such an array has no consolidated metadata
+(`base.array_documents`).
 """
 
 from __future__ import annotations
@@ -18,28 +19,29 @@ from typing import Any, Self
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.core.common import concurrent_map
+from zarr.core.config import config
 
 from ...base.array_documents import (
+    CONSOLIDATED,
     DOCUMENT,
     FIELD,
-    arrays_in,
+    GUARD,
+    consolidated_in,
     entries_of,
-    guarded,
     is_array,
     key_of,
+    names_transformers,
     node_of,
     parse,
-    put_together,
-    set_apart,
-    without_transformers,
 )
 from ...base.byte_ranges import cut
 from ...base.descend import UNBOUND, remove_below
 from ...base.locations import same_location
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject
-from ...core.paths import ancestors, folder_prefix
-from .described import BufferedArrays, DescribedArray, Members, describe
+from ...core.paths import ancestors, folder_prefix, parents, prefix_of
+from .described import BufferedArrays, DescribedArray, describe
 
 
 class PerArray(BufferedArrays):
@@ -61,7 +63,6 @@ class PerArray(BufferedArrays):
         super().__init__(store)
         self._arrays = {}
         self._declared: dict[str, list[JSON]] = {}
-        self._members = Members(self._array_again)
 
     def _with_store(self, store: Store) -> Self:
         # The arrays' stacks are built on this view's store: a copy builds its own.
@@ -94,13 +95,6 @@ class PerArray(BufferedArrays):
         document = await self._stored(path)
         return self._learn(path, document) if document is not None and is_array(document) else None
 
-    async def _array_again(self, path: str) -> DescribedArray | None:
-        """Return the array at exactly this path, as its document is now if it could not be opened before."""
-        array = self._arrays.get(path)
-        if array is not None and array.refusal is not None:
-            self._arrays.pop(path, None)
-        return await self._array_at(path)
-
     def _learn(self, path: str, document: JSONObject) -> DescribedArray:
         """Record the array of a document; a known stack is kept if the layers are equal."""
         previous = self._arrays.get(path)
@@ -121,12 +115,12 @@ class PerArray(BufferedArrays):
                 return array
         return None
 
-    async def _target(self, key: str, *, writes: bool = False) -> Store:
+    async def _target(self, key: str) -> Store:
         """The store that holds a key other than a document."""
         array = await self._array_of(key)
         if array is None:
             return self._store
-        array.check(writes=writes)
+        array.check()
         return array.store
 
     def cache_of(self, key: str) -> Any:
@@ -141,54 +135,71 @@ class PerArray(BufferedArrays):
                 self._arrays.pop(path, None)
 
     async def _get_document(self, path: str, prototype: BufferPrototype) -> Buffer | None:
-        """Return a document as shown to zarr-python: without transformers."""
+        """Return a document as shown to zarr-python: without transformers, and without what hides them."""
         value = await self._store.get(key_of(path), prototype)
         document = None if value is None else parse(value.to_bytes())
-        if value is None or document is None:
+        if document is None or not is_array(document):
             self._arrays.pop(path, None)
-            return value
-        hidden = put_together(document)
-        hidden = await self._members.leave_out(document, path) or hidden
-        for where, member in arrays_in(document, path):
-            # Consolidated metadata may be outdated: the array's own document is used.
-            array = self._learn(where, dict(member)) if where == path else await self._array_at(where)
-            if where == path and array is not None:
-                array.check(writes=False)
-            hidden = without_transformers(member) or hidden
-        if not hidden:
-            return value
+            if document is None or not await self._hides_transformers(document, path):
+                return value
+            del document[CONSOLIDATED]
+        else:
+            self._learn(path, document).check()
+            if not names_transformers(document):
+                return value
+            document = {name: member for name, member in document.items() if name != GUARD} | {FIELD: []}
         return prototype.buffer.from_bytes(json.dumps(document).encode())
 
+    async def _hides_transformers(self, group: JSONObject, path: str) -> bool:
+        """Whether a group has consolidated metadata, and below it is an array with transformers.
+
+        The document of each array that is listed is read, because the list may be older.
+        """
+        if not isinstance(group.get(CONSOLIDATED), dict):
+            return False
+        listed = dict(consolidated_in(group, path))
+        limit = config.get("async.concurrency")
+        own = await concurrent_map([(where,) for where in listed], self._array_at, limit)
+        known = [array for where, array in list(self._arrays.items()) if where.startswith(prefix_of(path))]
+        documents = [*listed.values(), *(array.document for array in (*own, *known) if array is not None)]
+        return any(map(names_transformers, documents))
+
     async def _set_document(self, path: str, value: Buffer) -> None:
-        """Write a document, including its arrays' transformers."""
+        """Write a document, including its array's transformers."""
         document = parse(value.to_bytes())
-        arrays = [] if document is None else list(arrays_in(document, path))
-        changed = False
-        for where, member in arrays:
-            if not member.get(FIELD) and (entries := await self._entries(where, path)):
-                member[FIELD] = entries
-            changed = guarded(member) or changed
-        if document is not None:
-            changed = await self._members.keep(document, path, self._stored) or changed
-            set_apart(document)
-        own = document if document is not None and is_array(document) else None
-        if own is not None:
-            array = describe(self._store, path, own, self._buffer)
-            array.check(writes=True)
+        array = None
+        if document is not None and is_array(document):
+            entries = document.get(FIELD) or await self._entries(path)
+            if entries:
+                document |= {FIELD: entries, GUARD: {"must_understand": True}}
+                value = type(value).from_bytes(json.dumps(document, indent=2).encode())
+            array = describe(self._store, path, document, self._buffer)
+            array.check()
             if (before := await self._array_at(path)) is not None:
                 self._check_change(path, before, array)
-        if changed:
+            if entries:
+                await self._remove_consolidated(path)
+        elif document is not None and await self._hides_transformers(document, path):
+            del document[CONSOLIDATED]
             value = type(value).from_bytes(json.dumps(document, indent=2).encode())
         await self.store_waiting(path)
         await self._store.set(key_of(path), value)
-        if own is None:
+        if array is None:
             self._arrays.pop(path, None)
         else:
-            self._learn(path, own)
+            self._learn(path, array.document)
 
-    async def _entries(self, path: str, written: str) -> list[JSON]:
+    async def _remove_consolidated(self, path: str) -> None:
+        """Remove the consolidated metadata of the groups above an array, which would hide its guard."""
+        for group in parents(path):
+            document = await self._stored(group)
+            if document is not None and document.pop(CONSOLIDATED, None) is not None:
+                content = json.dumps(document, indent=2).encode()
+                await self._store.set(key_of(group), default_buffer_prototype().buffer.from_bytes(content))
+
+    async def _entries(self, path: str) -> list[JSON]:
         """The transformers of an array: as declared for a new document, otherwise as stored."""
-        if path == written and path in self._declared:
+        if path in self._declared:
             return self._declared[path]
         document = await self._stored(path)
         return entries_of(document, path) if document is not None and is_array(document) else []
@@ -219,7 +230,7 @@ class PerArray(BufferedArrays):
         self._check_writable()
         path = node_of(key)
         if path is None:
-            await (await self._target(key, writes=True)).set(key, value)
+            await (await self._target(key)).set(key, value)
         else:
             await self._set_document(path, value)
 
@@ -227,7 +238,7 @@ class PerArray(BufferedArrays):
         self._check_writable()
         path = node_of(key)
         if path is None:
-            await (await self._target(key, writes=True)).delete(key)
+            await (await self._target(key)).delete(key)
         else:
             await self.store_waiting(path)
             await self._store.delete(key)
@@ -247,8 +258,8 @@ class PerArray(BufferedArrays):
         self._check_writable()
         path = node_of(key)
         if path is None:
-            await (await self._target(key, writes=True)).set_if_not_exists(key, value)
-        elif (document := parse(value.to_bytes())) is not None and any(arrays_in(document, path)):
+            await (await self._target(key)).set_if_not_exists(key, value)
+        elif (document := parse(value.to_bytes())) and (is_array(document) or CONSOLIDATED in document):
             await super().set_if_not_exists(key, value)
         else:  # written unchanged, so the store below can do it atomically: zarr creates groups this way
             await self._store.set_if_not_exists(key, value)
@@ -258,7 +269,7 @@ class PerArray(BufferedArrays):
         """Every key with this prefix, as listed by the arrays' stacks."""
         array = await self._array_of(prefix)
         if array is not None:
-            array.check(writes=False)
+            array.check()
             async for key in array.store.list_prefix(prefix):
                 yield key
             return
@@ -268,7 +279,7 @@ class PerArray(BufferedArrays):
             if not any(path in own for path in ancestors(key)):
                 yield key
         for path, array in own.items():
-            array.check(writes=False)
+            array.check()
             async for key in array.store.list_prefix(f"{path}/" if path else ""):
                 yield key
 
@@ -280,17 +291,9 @@ class PerArray(BufferedArrays):
         return {path: array for path, array in arrays if array is not None and array.entries}
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names directly below a path, as listed by the array's stack.
-
-        Arrays that cannot be opened are left out, with a warning: `members()` of their group would fail.
-        """
-        array = await self._array_of(prefix.rstrip("/") + "/")
-        if array is None:
-            for name in await self._members.openable(prefix.strip("/"), self._store.list_dir(prefix)):
-                yield name
-            return
-        array.check(writes=False)
-        async for name in array.store.list_dir(prefix):
+        """The names directly below a path, as listed by the array's stack."""
+        store = await self._target(prefix.rstrip("/") + "/")
+        async for name in store.list_dir(prefix):
             yield name
 
     async def delete_dir(self, prefix: str) -> None:
@@ -299,12 +302,12 @@ class PerArray(BufferedArrays):
         folder = folder_prefix(prefix)
         array = await self._array_of(folder)
         if array is not None:
-            array.check(writes=True)
+            array.check()
             await array.store.delete_dir(prefix)
         else:
             keys = [key async for key in self._store.list_prefix(folder) if key.endswith(DOCUMENT)]
             for path, each in (await self._transformed(keys)).items():
-                each.check(writes=True)
+                each.check()
                 await each.store.delete_dir(path)
             await remove_below(self._store, prefix)
         self._forget(folder)
