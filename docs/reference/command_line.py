@@ -31,7 +31,6 @@ EXAMPLES: Final = {
     "zarrlift verify in-place.zarr\n"
     "zarrlift finish in-place.zarr --yes",
     "undo": "zarrlift undo in-place.zarr --yes",
-    "serve": "timeout -s INT 2 zarrlift serve zarrlift-demo/cells.n5 --port 0 || [ $? = 124 ]",
     "batch run": "zarrlift batch run zarrlift-demo --to 'v3/{relative}.zarr' --dry-run\n"
     "zarrlift batch run v3.zarrlift.jsonl\n"
     "zarrlift status v3\n"

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from .recipe.toml_file import load_recipe
     from .verification.report import VerificationReport
     from .views.legacy import LegacyView, open, open_array, open_group  # noqa: A004 - a name like zarr's own
-    from .views.reverse import ReverseView, present
 
 _HOMES = {
     "Archive": "archive.nodes",
@@ -53,7 +52,6 @@ _HOMES = {
     "Outcome": "jobs.outcome",
     "Plan": "planning.plans",
     "Recipe": "recipe.recipe",
-    "ReverseView": "views.reverse",
     "Status": "jobs.status",
     "UpdatePlan": "jobs.update.steps",
     "VerificationReport": "verification.report",
@@ -68,7 +66,6 @@ _HOMES = {
     "open_group": "views.legacy",
     "plan": "jobs.api",
     "plan_update": "jobs.update.update",
-    "present": "views.reverse",
     "resume": "jobs.api",
     "status": "jobs.status",
     "undo": "jobs.undo",
@@ -95,7 +92,6 @@ __all__ = [
     "Outcome",
     "Plan",
     "Recipe",
-    "ReverseView",
     "Status",
     "UpdatePlan",
     "VerificationReport",
@@ -110,7 +106,6 @@ __all__ = [
     "open_group",
     "plan",
     "plan_update",
-    "present",
     "resume",
     "status",
     "undo",

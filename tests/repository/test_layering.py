@@ -54,9 +54,7 @@ MADE_OF_ZARR = {
     "zarrlift.storage.remote.cross_loop_store",
     "zarrlift.storage.source_store",
     "zarrlift.testing.formats",
-    "zarrlift.views.base",
     "zarrlift.views.legacy",
-    "zarrlift.views.reverse",
 }
 """Modules that subclass what zarr defines; they are imported where they are used, like zarr itself."""
 LAZY = {

@@ -146,7 +146,7 @@ def test_the_manual_has_every_command_and_option(wheel: zipfile.ZipFile) -> None
     assert {"inspect", "batch run"} <= {*commands}
     assert [name for name in commands if f".SS zarrlift {name}\n" not in text] == []
     options = {names.replace("-", r"\-") for names in re.findall(r"(?m)^`(-[^`]*)`$", page)}
-    assert r"\-\-port PORT" in options
+    assert r"\-\-html FILE" in options
     assert [names for names in options if f".TP\n\\fB{names}\\fR\n" not in text] == []
 
 

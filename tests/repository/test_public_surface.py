@@ -24,7 +24,7 @@ import zarrstack.errors
 
 FUNCTIONS = (
     "batch", "finish", "inspect", "job_report", "migrate",
-    "open", "open_array", "open_group", "plan", "plan_update", "present",
+    "open", "open_array", "open_group", "plan", "plan_update",
     "resume", "status", "undo", "update", "verify",
 )  # fmt: skip
 """The verbs of the command line, with the same words in Python."""
@@ -38,7 +38,7 @@ DATA = (
     "Layout", "ArrayRecipe", "Recipe", "Batch", "BatchOutcome", "BatchRow",
     "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "Status",
     "UpdatePlan", "VerificationReport",
-    "Error", "Interrupted", "LegacyView", "ReverseView", "load_recipe",
+    "Error", "Interrupted", "LegacyView", "load_recipe",
 )  # fmt: skip
 """What the functions take and give."""
 

@@ -9,7 +9,7 @@ import os
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -254,12 +254,6 @@ def _node(reader: str = "zarrita") -> _Node:
 def _archive(root: Path, reader: str) -> dict[str, Any]:
     """Every array of an archive, read once."""
     return _node(reader).ask(str(root))
-
-
-def read_served(url: str, paths: Sequence[str]) -> dict[str, Seen]:
-    """Arrays of a hierarchy that is served over HTTP, by path."""
-    answers = _node().ask(url, *paths)
-    return {path: _answer(answers[path], "zarrita") for path in paths}
 
 
 def by_node(root: Path, path: str, reader: str) -> Seen:

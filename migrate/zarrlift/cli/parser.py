@@ -46,7 +46,6 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "verify": ("inspect_commands", "Compare source and result, or any two archives."),
     "finish": ("migrate_commands", "In place: delete the legacy metadata."),
     "undo": ("migrate_commands", "Undo a migration, in place or a copy."),
-    "serve": ("serve_command", "Serve an archive over HTTP as Zarr v3, without converting it."),
     "batch": ("", "Migrate many archives."),
     "model": ("", "Describe, compare, validate and create hierarchies by models."),
     "list": ("inspect_commands", "List readers and what they can read of a result."),

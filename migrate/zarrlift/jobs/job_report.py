@@ -16,7 +16,6 @@ from ..archive.nodes import Layout
 from ..core.grid.frames import Shards
 from ..core.json_fields import FieldsAsJSON, json_of_fields
 from ..planning.changes import Whole
-from ..planning.images import first_image
 from ..planning.plans import ArrayPlan, Refusal
 from ..recipe.keywords import JobPlaceKeywords
 from ..recipe.options import Format, JobPlace, PathText, VerifyLevel
@@ -148,8 +147,6 @@ class JobReport:
     """Of the last run."""
     excluded: int = 0
     """Nodes that the recipe excluded."""
-    image: str | None = None
-    """Path of the first image, as viewers open it; None if there is none."""
 
     @property
     def arrays_done(self) -> int:
@@ -283,7 +280,6 @@ def report_of(job: Job) -> JobReport:
         versions={} if run is None else dict(run.versions),
         host=run.owner.host if run else None,
         excluded=len(plan.excluded),
-        image=first_image(plan),
     )
 
 

@@ -59,10 +59,6 @@ class Image:
     """An array that is shown."""
 
     path: str
-    finest: str
-    """Path of the finest level; its own if it is not a level."""
-    multiscale: str | None = None
-    """Path of the group whose OME metadata describe the levels, if there is one."""
     shape: tuple[int, ...]
     rows: int
     """The axis of the rows of the picture."""
@@ -75,14 +71,6 @@ class Image:
     """Number of levels of its multiscale."""
     mixed: tuple[Channel, ...] = ()
     """Channels to mix; none if the elements of the axis are red, green and blue."""
-
-    def viewer_path(self, shown_as: str) -> str:
-        """Path that viewers open if the archive is served in a format.
-
-        What is served as Zarr v2 or N5 has the metadata of OME-Zarr 0.5, which neuroglancer 2.41.2 reads in
-        Zarr v3 alone.
-        """
-        return self.multiscale if self.multiscale is not None and shown_as == "zarr3" else self.finest
 
     def selection(self, chunks: Sequence[int], itemsize: int, side: int) -> tuple[int | slice, ...] | None:
         """The middle plane in at most `side` rows and columns, from chunks that are small enough to be read.
@@ -136,19 +124,12 @@ def images_of(plan: Plan) -> Iterator[Image]:
             coarsest = min(enough, key=lambda image: math.prod(image.shape))
             if coarsest.mixed and group is not None:
                 coarsest = replace(coarsest, mixed=_mixed(len(coarsest.mixed), attributes[group]))
-            chosen[coarsest.path] = replace(
-                coarsest, multiscale=group, finest=members[0], levels=len(members)
-            )
+            chosen[coarsest.path] = replace(coarsest, levels=len(members))
     for path, array in arrays.items():
         if path in chosen:
             yield chosen[path]
         elif path not in passed and (single := _image(array, attributes, None)) is not None:
             yield single
-
-
-def first_image(plan: Plan, shown_as: str = "zarr3") -> str | None:
-    """Path that viewers open to show the first image of an archive; None if it has none."""
-    return next((image.viewer_path(shown_as) for image in images_of(plan)), None)
 
 
 def _multiscales(
@@ -222,7 +203,6 @@ def _image(
         channels, mixed = axis, _mixed(shape[axis], {})
     return Image(
         path=array.path,
-        finest=array.path,
         shape=shape,
         rows=rows,
         columns=columns,

@@ -154,13 +154,6 @@ class Lines(Block):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Links(Block):
-    """Programs, each with a URL to open or a text to paste there, which is never wrapped."""
-
-    rows: Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class Pairs(Block):
     """Names and values; pairs without a value are omitted."""
 

@@ -23,7 +23,6 @@ from ..jobs.units import (
 )
 from . import blocks as b
 from .blocks import Block
-from .viewers import served_first
 
 if TYPE_CHECKING:
     from ..jobs.job_report import ArrayReport, JobReport
@@ -88,8 +87,6 @@ def blocks(
     )
     yield b.Section(title="Problems")
     yield b.Problems.of(report.problems, "refused or failed")
-    if report.state in ("done", "finished"):
-        yield from served_first(report.destination, report.image)
     if html is not None:
         yield b.Section(on="text")
         yield b.Text(f"Page: {safe(html)}", hang=2)

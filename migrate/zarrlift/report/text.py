@@ -52,12 +52,6 @@ def _lines(block: b.Block, page: Page) -> Iterable[str]:
             rest = page.rest(len(block.lines) - len(some), indent=block.indent)
             lines = [" " * block.indent + line for line in some]
             return (*([page.paint(line, block.tone) for line in lines] if block.tone else lines), *rest)
-        case b.Links():
-            return [
-                line
-                for program, link in block.rows
-                for line in (*page.paragraph(f"{program}:", indent=2, hang=4), f"    {link}")
-            ]
         case b.Pairs():
             return page.pairs(block.rows)
         case b.Table():

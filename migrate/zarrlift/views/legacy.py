@@ -7,37 +7,27 @@ most of them unchanged, the others converted one by one on demand.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import zarr
-from zarr.abc.store import Store
+from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer.core import default_buffer_prototype
 
-from zarrstack.core.errors import UsageError, ZarrstackError
-from zarrstack.core.paths import join
+from zarrstack.base.byte_ranges import cut
+from zarrstack.core.paths import prefix_of
+from zarrstack.layers.readonly import ReadOnlyLayer
 
-from ..core.codecs.base import OBJECT_LIMIT, memory
-from ..core.json_document import document
-from ..formats.describe import describe, opened
-from ..planning.chunk_advice import not_fetched
-from ..planning.planner import make_plan
-from ..planning.plans import ArrayPlan, Plan
-from ..planning.zarr_json import consolidate
+from ..formats.describe import opened
 from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.options import Reading
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit
-from ..storage.local.files import ReadLimit
 from ..storage.open_storage import Place, open_storage
-from ..transfer.counts import MoveCounts
-from ..transfer.inner_chunks import inner_chunks
-from ..transfer.objects import Change
-from ..transfer.reframe import ObjectConversion
-from ..transfer.relink import payload_check
-from .base import HierarchyView, stored_objects
-from .hierarchy import PresentedHierarchy, StoredValue
+from .viewed_archive import StoredValue, ViewedArchive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,112 +35,6 @@ if TYPE_CHECKING:
     from ..planning.plans import Plan
     from ..recipe.options import Axes, Format
     from ..storage.base import Storage
-
-
-DOCUMENT: Final = "zarr.json"
-_ANY: Final = ReadLimit(OBJECT_LIMIT)
-"""Bound of files that are not part of a Zarr node."""
-
-
-class ViewedArray:
-    """An array and the conversion of its objects, compiled on first use."""
-
-    def __init__(self, plan: ArrayPlan, storage: Storage) -> None:
-        self.plan = plan
-        self._source = inner_chunks(storage, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
-
-    @cached_property
-    def change(self) -> Change:
-        """The conversion of each object, or its check if nothing is converted."""
-        if self.is_unchanged:
-            check = payload_check(self._source)
-            return lambda _, data, __: check.check_whole(data)
-        return ObjectConversion(self.plan.move, self._source, recheck=False)
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether objects are presented unchanged."""
-        return self.plan.route.name in ("stay", "relink")
-
-    @cached_property
-    def shortens(self) -> bool:
-        """Whether objects may be presented without bytes behind the end that their header states."""
-        source = self.plan.source
-        return source.frame is None and source.chain.states_lengths
-
-    def held(self, index: int, key: str) -> StoredValue:
-        """The object with this key, as a migration would store it."""
-        unchanged = self.is_unchanged and not self.shortens
-        return StoredValue(key, self._source.bound, partial(self.changed, index, key), unchanged)
-
-    def changed(self, index: int, key: str, data: bytes) -> bytes | None:
-        """The object as a migration would store it; ChunkError and CastError with location."""
-        try:
-            result = self.change(index, data, MoveCounts(self.plan.path))
-        except ZarrstackError as error:
-            raise (not_fetched(data) or error).at(node=self.plan.path, key=key) from None
-        return None if result is None else bytes(memory(result))
-
-
-@dataclass(slots=True, kw_only=True)
-class ViewedArchive(PresentedHierarchy[ViewedArray]):
-    """A legacy archive, described once: all documents and the origin of each object's bytes."""
-
-    plan: Plan
-    files: frozenset[str]
-    """Keys of extra files that are copied along."""
-
-    @classmethod
-    def of(cls, storage: Storage, format: Format | None, reading: Reading, recipe: Recipe) -> Self:
-        """Describe a storage; UsageError if there is no archive, StorageError."""
-        archive = describe(storage, format=format, options=reading)
-        plan, _ = make_plan(archive, storage, recipe, destination="a view", reading=reading, listing=False)
-        for array in plan.arrays:
-            if array.move.block_shape is not None:
-                raise UsageError(
-                    "a view presents existing chunks, one by one",
-                    node=array.path,
-                    found=f"a recipe with other objects ({array.route.reason})",
-                    advice="Remove chunks and shards from the recipe, or migrate the archive.",
-                )
-        nodes = {node.path: node.document for node in plan.published}
-        if plan.consolidate:
-            nodes[""] = consolidate(nodes)
-        return cls(
-            storage=storage,
-            store=storage.zarr_store(),
-            names=frozenset({DOCUMENT}),
-            plan=plan,
-            documents={join(path, DOCUMENT): document(content) for path, content in nodes.items()},
-            arrays={array.path: ViewedArray(array, storage) for array in plan.arrays},
-            refusals={
-                refusal.path: replace(problem, node=refusal.path)
-                for refusal in plan.refusals
-                for problem in reversed(refusal.problems)
-                if problem.severity == "refusal"
-            },
-            files=frozenset(key for group in plan.groups for key in group.files),
-            follow_links=reading.follow_links,
-        )
-
-    @property
-    def fixed(self) -> Iterator[str]:
-        """Documents and extra files."""
-        yield from (*self.documents, *self.files)
-
-    def _held(self, key: str, above: str) -> StoredValue | None:
-        if key in self.files:
-            return StoredValue(key, _ANY, lambda data: data, is_unchanged=True)
-        array = self.array_above(above)
-        if array is None:
-            return None
-        target, source = array.plan.destination, array.plan.source
-        rest = key.removeprefix(target.prefix(array.plan.path))
-        place = target.keys.coordinates(rest, len(target.shape))
-        index = None if place is None else target.objects.index(place)
-        if place is None or index is None:
-            return None
-        return array.held(index, source.key(array.plan.path, place))
 
 
 class _Describing(DescribingKeywords, SourceOptionsKeywords):
@@ -253,7 +137,7 @@ def view_of(
     return view
 
 
-class LegacyView(HierarchyView[ViewedArchive]):
+class LegacyView(ReadOnlyLayer):
     """A legacy archive as Zarr v3; read-only.
 
     Options: `format` (detected by default), `axes` ("reversed" or "kept"), `allow_fallback`, `follow_links`,
@@ -282,6 +166,8 @@ class LegacyView(HierarchyView[ViewedArchive]):
         recipe: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(store)
+        self._archive: ViewedArchive | None = None
+        self._lock = threading.Lock()
         self._format = format
         self._reading = Reading(
             follow_links=follow_links,
@@ -291,28 +177,130 @@ class LegacyView(HierarchyView[ViewedArchive]):
         )
         self._recipe = Recipe() if recipe is None else Recipe.from_json(dict(recipe))
 
-    def use(self, described: ViewedArchive) -> None:
+    def use(self, archive: ViewedArchive) -> None:
         """Set a description made elsewhere, for the same storage."""
-        self._described = described
+        self._archive = archive
 
     @property
     def plan(self) -> Plan:
         """The plan of a migration of the archive, without chunk information."""
-        return self._hierarchy().plan
+        return self._described().plan
 
     def require_node(self, path: str) -> None:
         """Raise UsageError if the archive has no such node; the reason if the node is refused."""
-        view = self._hierarchy()
-        if join(path, DOCUMENT) not in view.documents:
-            view.require_shown(path)
-            raise UsageError(
-                "no such node", node=path, found=", ".join(view.children.get("", ())) or "an empty archive"
-            )
+        self._described().require_node(path)
 
-    def _describe(self) -> ViewedArchive:
-        return ViewedArchive.of(open_storage(self._store), self._format, self._reading, self._recipe)
+    def _described(self) -> ViewedArchive:
+        with self._lock:
+            if self._archive is None:
+                storage = open_storage(self._store)
+                self._archive = ViewedArchive.of(storage, self._format, self._reading, self._recipe)
+            return self._archive
 
-    async def _chunks(self, hierarchy: ViewedArchive, path: str) -> AsyncGenerator[str, None]:
-        plan = hierarchy.arrays[path].plan
-        async for place in stored_objects(hierarchy.store, path, plan.source):
-            yield plan.destination.key(path, place)
+    async def _ready(self) -> ViewedArchive:
+        archive = self._archive
+        return await asyncio.to_thread(self._described) if archive is None else archive
+
+    # -- values ---------------------------------------------------------------------------------
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """A document or a chunk as Zarr v3; None if it is missing. ChunkError, StorageError."""
+        archive = await self._ready()
+        value = archive.find(key)
+        result: bytes | None
+        if value is None or isinstance(value, bytes):
+            result = value
+        else:
+            span = _span(byte_range, value.bound.most) if value.is_unchanged else None
+            data = await _stored(archive.storage, value, span)
+            if data is None:
+                return None
+            if span is not None:
+                return prototype.buffer.from_bytes(data)
+            result = await asyncio.to_thread(value.shown, data)
+        return None if result is None else cut(prototype.buffer.from_bytes(result), byte_range)
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Like `get`, without an event loop (zarr 3.3+)."""
+        archive = self._described()
+        value = archive.find(key)
+        result = value if value is None or isinstance(value, bytes) else value.read(archive.storage)
+        kind = (prototype or default_buffer_prototype()).buffer
+        return None if result is None else cut(kind.from_bytes(result), byte_range)
+
+    async def exists(self, key: str) -> bool:
+        """Whether the key has a value; decodes no chunk."""
+        archive = await self._ready()
+        value = archive.find(key)
+        if value is None or isinstance(value, bytes):
+            return value is not None
+        return await archive.store.exists(value.key)
+
+    async def getsize(self, key: str) -> int:
+        """Length of the value in bytes; unchanged values are not read."""
+        archive = await self._ready()
+        value = archive.find(key)
+        if value is None or isinstance(value, bytes) or not value.is_unchanged:
+            return await super().getsize(key)
+        return await archive.store.getsize(value.key)
+
+    # -- names ----------------------------------------------------------------------------------
+
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """All keys with this prefix: documents, then chunks as they are listed."""
+        return self._list_prefix(prefix)
+
+    async def _list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
+        archive = await self._ready()
+        for key in archive.fixed:
+            if key.startswith(prefix):
+                yield key
+        for path in archive.arrays:
+            below = prefix_of(path)
+            if below.startswith(prefix) or prefix.startswith(below):
+                async for key in archive.chunks(path):
+                    if key.startswith(prefix):
+                        yield key
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The names directly below a path; chunks are listed only if an array contains them."""
+        return self._names(prefix.strip("/"))
+
+    async def _names(self, path: str) -> AsyncGenerator[str, None]:
+        archive = await self._ready()
+        seen = archive.children.get(path, {})
+        for name in seen:
+            yield name
+        if archive.array_above(path) is not None:
+            async for name in self._list_dir(path):
+                if name not in seen:
+                    yield name
+
+
+def _span(part: ByteRequest | None, most: int) -> tuple[int, int] | None:
+    """(start, stop) within an object, for `StoreRequests.parts`; None if the whole object must be read.
+
+    None for a request without a length, or with one above the object's bound `most`.
+    """
+    match part:
+        case RangeByteRequest(start, stop) if start < stop <= start + most:
+            return start, stop
+        case SuffixByteRequest(size) if 0 < size <= most:
+            return -size, 0
+    return None
+
+
+async def _stored(storage: Storage, value: StoredValue, span: tuple[int, int] | None) -> bytes | None:
+    """A stored object or a part of it, limited to its bound; ChunkError, StorageError."""
+    requests = storage.requests
+    if span is None:
+        if requests is None:
+            return await asyncio.to_thread(storage.get, value.key, value.bound)
+        return await asyncio.wrap_future(requests.get([value.key], value.bound)[0])
+    if requests is None:
+        return await asyncio.to_thread(storage.get_part, value.key, span[0], span[1] - span[0])
+    return await asyncio.wrap_future(requests.parts(value.key, [span])[0])

@@ -129,8 +129,6 @@ resume notes.txt  # exits 1
 resume done.zarr --only x
 status ocean.zarr cells.n5
 status done.zarr --html folder  # exits 1
-serve ocean.zarr --port web
-serve done.zarr --as v9
 update done.zarr --chunks 1
 batch run nope.jsonl --to x
 batch run folder --to v3/{nmae}.zarr

@@ -1,8 +1,7 @@
-// Reads every array of a Zarr v3 hierarchy with zarrita.js and prints it as JSON. ROOT is a folder, or a
-// URL, and then the arrays to read follow (HTTP has no listing):
-//   node read.mjs ROOT [PATH ...]  ->  { path: { dtype, numpy, shape, base64 | objects, attributes, dimension_names }
+// Reads every array of a Zarr v3 hierarchy with zarrita.js and prints it as JSON:
+//   node read.mjs ROOT  ->  { path: { dtype, numpy, shape, base64 | objects, attributes, dimension_names }
 //                             | { refused } }
-// Without arguments it answers any number of such questions, a JSON list [ROOT, PATH, ...] in a line each,
+// Without arguments it answers any number of such questions, a JSON list [ROOT] in a line each,
 // with a line of JSON each, until its input ends: starting node takes longer than reading most archives.
 // Values are raw bytes in C order and the machine's byte order, so that NaN payloads survive.
 import { readFile, readdir } from "node:fs/promises";
@@ -136,19 +135,18 @@ async function see(store, path) {
   }
 }
 
-async function answer(root, paths) {
-  const remote = /^https?:/.test(root);
-  const store = remote ? new zarr.FetchStore(root) : new Folder(root);
+async function answer(root) {
+  const store = new Folder(root);
   const answers = {};
-  for await (const path of remote ? paths : arrays(root, "")) answers[path] = await see(store, path);
+  for await (const path of arrays(root, "")) answers[path] = await see(store, path);
   return JSON.stringify(answers);
 }
 
 if (process.argv.length > 2) {
-  process.stdout.write(await answer(process.argv[2], process.argv.slice(3)));
+  process.stdout.write(await answer(process.argv[2]));
 } else {
   for await (const line of createInterface({ input: process.stdin })) {
-    const [root, ...paths] = JSON.parse(line);
-    process.stdout.write((await answer(root, paths)) + "\n");
+    const [root] = JSON.parse(line);
+    process.stdout.write((await answer(root)) + "\n");
   }
 }

@@ -114,16 +114,6 @@ class Zstd(BytesCodec):
         return not decoded.exact or header.content == decoded.at_most
 
 
-def is_sized_frame(data: Buffer) -> bool:
-    """Whether a payload is one frame that states its content size, as numcodecs before 0.16 requires.
-
-    ChunkError for an invalid zstd payload.
-    """
-    view = memory(data)
-    end, content = _frame_end(view, 0)
-    return content is not None and end == len(view) and bytes(view[:4]) == _MAGIC
-
-
 def _header(view: memoryview, start: int) -> _Header:
     """Parse the header of the frame at `start` (RFC 8878, 3.1.1.1)."""
     if bytes(view[start : start + 4]) != _MAGIC:
