@@ -64,10 +64,10 @@ GROUPS = {
         script="codecs.py",
         packages=(
             *("deflate", "isal", "zlib-ng", "imagecodecs", "cramjam"),
-            *("zstandard", "crc32c", "google-crc32c"),
+            *("zstandard", "google-crc32c", "crc32c"),
         ),
     ),
-    "layers": Group(DOCS / "transformers" / "index.md", "layers.py layers", packages=("crc32c",)),
+    "layers": Group(DOCS / "transformers" / "index.md", "layers.py layers"),
     "cache": Group(DOCS / "transformers" / "cache.md", "layers.py cache"),
     "sharding": Group(DOCS / "transformers" / "sharding.md", "layers.py sharding"),
 }

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
+from .crc32c import crc32c
 from .errors import ChunkError, MetadataError, UnsupportedError
 from .json_text import JSON, Extension, excerpt
 
@@ -149,7 +150,7 @@ class ShardIndex:
             # The codec appends the checksum as a little-endian uint32
             # (https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/).
             stored = int.from_bytes(view[len(body) :], "little")
-            if stored != (actual := checksum(body)):
+            if stored != (actual := crc32c(body)):
                 raise ChunkError(
                     "the checksum of a shard index is wrong",
                     found=f"crc32c {actual:08x}",
@@ -179,7 +180,7 @@ class ShardIndex:
         """The inverse of `from_bytes`."""
         pairs = np.stack([self.offsets, self.lengths], axis=-1)
         body = pairs.astype("<u8" if form.endian == "little" else ">u8").tobytes()
-        return body + checksum(body).to_bytes(CHECKSUM_BYTES, "little") if form.checksum else body
+        return body + crc32c(body).to_bytes(CHECKSUM_BYTES, "little") if form.checksum else body
 
     @property
     def present(self) -> npt.NDArray[np.bool_]:
@@ -239,16 +240,6 @@ def packed(
         parts.append(part)
     encoded = index.to_bytes(form)
     return b"".join([encoded, *parts] if at_start else [*parts, encoded])
-
-
-def checksum(data: bytes | memoryview) -> int:
-    """crc32c of an index, as in the `crc32c` codec.
-
-    crc32c takes 45 ms to load, google_crc32c 4; it holds the interpreter lock, which is no loss for an index.
-    """
-    import google_crc32c
-
-    return int(google_crc32c.value(bytes(data)))
 
 
 def _chunk_error(index: ShardIndex, bad: npt.NDArray[np.bool_], message: str, expected: str) -> ChunkError:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 
+from zarrstack.core.crc32c import crc32c
 from zarrstack.core.errors import ChunkError, UnsupportedError
 from zarrstack.core.json_text import canonical
 
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
     from .base import Buffer
 
     Octets = npt.NDArray[np.uint8]
-
-
-def _crc32c(data: Any, seed: int) -> int:
-    """CRC-32C (RFC 3720, B.4)."""
-    import crc32c  # the import takes 45 ms
-
-    return crc32c.crc32c(data, seed)
 
 
 def _fletcher32(data: Octets, _: int) -> int:
@@ -67,10 +61,10 @@ class Facts(NamedTuple):
 
 
 FACTS: Final[Mapping[str, Facts]] = {
-    "crc32c": Facts(_crc32c),
+    "crc32c": Facts(crc32c),
     "numcodecs.adler32": Facts(zlib.adler32, ("location",), at_start=True, seed=1),
     "numcodecs.crc32": Facts(zlib.crc32, ("location",), at_start=True),
-    "numcodecs.crc32c": Facts(_crc32c, ("location",)),
+    "numcodecs.crc32c": Facts(crc32c, ("location",)),
     "numcodecs.fletcher32": Facts(_fletcher32),
     "numcodecs.jenkins_lookup3": Facts(_jenkins_lookup3, ("initval", "prefix")),
 }

@@ -16,7 +16,7 @@ def libraries() -> dict[str, str]:
         "gzip, zlib": _deflate(),
         "zstd": f"libzstd {zstd} (zstandard {zstandard.__version__})",
         "blosc": f"c-blosc {numcodecs.blosc.VERSION_STRING} (numcodecs {numcodecs.__version__})",
-        "crc32c": f"crc32c {version('crc32c')}",
+        "crc32c": f"google-crc32c {version('google-crc32c')}",
         "all else": f"numcodecs {numcodecs.__version__}, numpy {version('numpy')}",
     }
 

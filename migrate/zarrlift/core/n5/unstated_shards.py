@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from zarrstack.core.crc32c import crc32c
 from zarrstack.core.errors import UnsupportedError
-from zarrstack.core.shard_index import CHECKSUM_BYTES, MISSING, PAIR_BYTES, checksum
+from zarrstack.core.shard_index import CHECKSUM_BYTES, MISSING, PAIR_BYTES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -117,7 +118,7 @@ def _filled(index: bytes, after: int, order: str, start: int, stop: int) -> int 
     """Number of pairs of an index, if its chunks fill the bytes from `start` to `stop` without gaps."""
     body = index[: len(index) - after]
     pairs = _pairs(body, order)
-    if pairs is None or (after and int.from_bytes(index[len(body) :], "little") != checksum(body)):
+    if pairs is None or (after and int.from_bytes(index[len(body) :], "little") != crc32c(body)):
         return None
     present = pairs[~_missing(pairs)]
     at = start

@@ -23,9 +23,9 @@ import hashlib
 import struct
 from typing import Final, NamedTuple, TypeAlias
 
-from crc32c import crc32c
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 
+from ...core.crc32c import crc32c
 from .versions import VersionedPath, Versions
 
 HEAD: Final = struct.Struct("<4sIIIQdQ16s")
