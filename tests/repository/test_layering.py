@@ -34,7 +34,7 @@ ROOMS = {
     "zarrlift": (
         "errors", "core", "storage", "recipe", "archive", "formats", "conventions", "planning",
         "models", "transfer", "verification", "views", "jobs", "report", "",
-        "cli", "testing", "__main__",
+        "cli", "__main__",
     ),
 }  # fmt: skip
 """Folders and modules of each package, from the lowest to the highest; "" is the package itself.
@@ -53,7 +53,6 @@ MADE_OF_ZARR = {
     "zarrlift.storage.limited_storage",
     "zarrlift.storage.remote.cross_loop_store",
     "zarrlift.storage.source_store",
-    "zarrlift.testing.formats",
     "zarrlift.views.legacy",
 }
 """Modules that subclass what zarr defines; they are imported where they are used, like zarr itself."""
@@ -188,8 +187,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 WITH_NAMES = {
-    "zarrlift", "zarrlift.cli", "zarrlift.conventions", "zarrlift.formats", "zarrlift.models",
-    "zarrlift.testing",
+    "zarrlift", "zarrlift.cli", "zarrlift.conventions", "zarrlift.models",
     "zarrstack", "zarrstack.layers.rekey", "zarrstack.testing",
 }  # fmt: skip
 """Packages whose names are imported from themselves: they load them when asked for; rekey is one layer."""

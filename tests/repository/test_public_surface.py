@@ -16,9 +16,7 @@ import pytest
 
 import zarrlift
 import zarrlift.errors
-import zarrlift.formats
 import zarrlift.models
-import zarrlift.testing
 import zarrstack
 import zarrstack.errors
 
@@ -54,14 +52,10 @@ STACK_ERRORS = (
 )  # fmt: skip
 JOB_ERRORS = ("Interrupted", "JobError", "SourceChangedError", "VerificationError", "WorkerError")
 
-FORMATS = ("Array", "Directory", "Files", "Group", "NodeKind", "SourceFormat", "json_object", "register")
-
 PUBLIC = {
     "zarrlift": {*FUNCTIONS, *DATA},
     "zarrlift.errors": {"Error", *STACK_ERRORS, *JOB_ERRORS},
-    "zarrlift.formats": {*FORMATS},
     "zarrlift.models": {*MODELS},
-    "zarrlift.testing": {"FormatTests", "Values", "installed"},
     "zarrstack": {
         "StorageTransformer",
         "stack",
@@ -92,9 +86,7 @@ def submodules(package: object) -> list[str]:
     [
         zarrlift,
         zarrlift.errors,
-        zarrlift.formats,
         zarrlift.models,
-        zarrlift.testing,
         zarrstack,
         zarrstack.errors,
     ],

@@ -18,14 +18,13 @@ import numpy.typing as npt
 
 from zarrstack.core.errors import UnsupportedError
 
-from ..core.grid.chunk_keys import PatternKeys
 from ..storage.base import Storage
 from ..storage.listed_versions import version_numbers
 from ..storage.listing import ListedPage
 from ..storage.local.storage import LocalStorage
 from .chunk_columns import MAX_IN_MEMORY, ChunkColumns
 from .chunk_indexes import NO_CHUNK, chunk_indexes
-from .local_scan import METADATA, ChunkScan, is_others_name, scan
+from .local_scan import METADATA, ChunkScan, scan
 from .nodes import Layout
 
 Indexes: TypeAlias = npt.NDArray[np.int64]
@@ -227,7 +226,6 @@ class ListedChunks:
         count: Callable[[int], object] | None = None,
     ) -> None:
         self.found = ChunkScan()
-        self._layout = layout
         self._keys = layout.keys
         self._grid = layout.objects
         self._start = len(prefix)
@@ -239,14 +237,12 @@ class ListedChunks:
         if self._count is not None:
             self._count(len(page.keys))
         page = page.relative(self._start)
-        if not isinstance(self._keys, PatternKeys):  # whose chunks may have any name
-            page = page.only(name.partition("/")[0] not in self._passed_over for name in page.keys)
+        page = page.only(name.partition("/")[0] not in self._passed_over for name in page.keys)
         names = page.keys
         indexes = chunk_indexes(names, self._keys, self._grid)
         chunks = indexes != NO_CHUNK
         for place in np.flatnonzero(~chunks).tolist():
-            if not is_others_name(names[place], self._layout, self._passed_over):
-                self.found.unclaimed_name(names[place])
+            self.found.unclaimed_name(names[place])
         if not chunks.all():
             page, indexes = page.only(chunks.tolist()), indexes[chunks]
         if not len(indexes):

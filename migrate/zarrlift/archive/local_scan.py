@@ -13,7 +13,7 @@ from typing import Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
-from ..core.grid.chunk_keys import ChunkKeys, DraftKeys, N5Keys, PatternKeys
+from ..core.grid.chunk_keys import ChunkKeys, DraftKeys, N5Keys
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error
@@ -99,9 +99,7 @@ class _Scan:
         if names_only:
             storage.refuse_links((self.prefix + head).rstrip("/"))
         try:
-            if isinstance(layout.keys, PatternKeys):
-                self._by_pattern(directory, layout.keys, 0, "")
-            elif nested:
+            if nested:
                 self._deep(directory, 0, 0, head)
             else:
                 self._flat(directory)
@@ -124,26 +122,6 @@ class _Scan:
                         self.found.unclaimed_name(entry.name)
                     else:
                         self._accept(entry, index, entry.name)
-
-    def _by_pattern(self, directory: str, keys: PatternKeys, level: int, prefix: str) -> None:
-        """Scan keys of a pattern: one directory level for each of its segments, files at the last level."""
-        last = level == keys.depth(keys.ndim) - 1
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                name = prefix + entry.name
-                place = keys.coordinates(name, keys.ndim) if last else None
-                index = None if place is None else self.layout.objects.index(place)
-                if index is not None:
-                    self._accept(entry, index, name)
-                elif last or not keys.fits(level, entry.name):
-                    if not is_others_name(name, self.layout, self.passed_over):
-                        self.found.unclaimed_name(name)
-                elif entry.is_symlink() and self._leads_away(entry, name):
-                    continue
-                elif entry.is_dir():
-                    self._by_pattern(entry.path, keys, level + 1, f"{name}/")
-                else:
-                    self._no_file(name, "a file in the place of a directory of chunks")
 
     def _deep(self, directory: str, level: int, base: int, prefix: str) -> None:
         """Scan keys with slashes: one directory level per axis, files at the last level.
@@ -206,17 +184,6 @@ class _Scan:
         return False
 
 
-def is_others_name(name: str, layout: Layout, passed_over: frozenset[str]) -> bool:
-    """Whether a name next to chunks, which is not a chunk itself, is known to be that of something else.
-
-    Keys of a pattern may share a directory with other arrays, whose keys start differently.
-    """
-    keys, shared = layout.keys, layout.root is not None
-    if shared and isinstance(keys, PatternKeys) and not name.startswith(keys.start):
-        return True
-    return name.partition("/")[0] in passed_over
-
-
 def chunk_directories(storage: Storage, path: str, layout: Layout) -> Iterator[str]:
     """The directories with the chunks of a local array, and those above them up to the array's own.
 
@@ -232,10 +199,8 @@ def chunk_directories(storage: Storage, path: str, layout: Layout) -> Iterator[s
     above = [f"{top}/{head}".strip("/")]
     if head:
         yield from above
-    for level in range(keys.depth(ndim) - 1 - bool(head)):
-        names = ((place, name) for place in above for name in storage.directories(place))
-        fitting = (each for each in names if not isinstance(keys, PatternKeys) or keys.fits(level, each[1]))
-        above = [f"{place}/{name}".strip("/") for place, name in fitting]
+    for _ in range(keys.depth(ndim) - 1 - bool(head)):
+        above = [f"{place}/{name}".strip("/") for place in above for name in storage.directories(place)]
         yield from above
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Final
 import typer
 from typer.core import TyperCommand
 
-from ..recipe.options import Heading, Option, Size, flag_of
+from ..recipe.options import FORMATS, Heading, Option, Size, flag_of
 from .session import Answer, Session
 
 
@@ -51,13 +51,6 @@ def usage(message: str, *, expected: str | None = None, advice: str | None = Non
     from zarrstack.core.errors import UsageError
 
     return UsageError(message, expected=expected, advice=advice)
-
-
-def formats() -> list[str]:
-    """The formats that `--from` may name, for completion."""
-    from ..recipe.format_names import known_names
-
-    return list(known_names())
 
 
 _HEADINGS: Final = ("What to convert", "How", "Where", "Result", "Running", "Output", "Options")
@@ -186,7 +179,7 @@ class Tables(Group):
 
 def described(name: str, row: Option, default: Any) -> Parameter:
     """An option of a table as typer reads it."""
-    more: dict[str, Any] = {"autocompletion": formats} if name == "format" else {}
+    more: dict[str, Any] = {"autocompletion": lambda: list(FORMATS)} if name == "format" else {}
     kind: Any = row.type
     if kind is Size:
         kind, default = str, None

@@ -1,6 +1,6 @@
 """Conventions of applications, one module or folder each.
 
-The names exported here are the contract for conventions of other packages.
+The names exported here are the contract for conventions of your own.
 """
 
 from __future__ import annotations

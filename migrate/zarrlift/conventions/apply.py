@@ -1,8 +1,8 @@
 """Finds conventions of applications, and applies them to an archive.
 
 A convention receives the whole described archive and returns the change of each node. Conventions are called
-in order, each on the result of the previous one. `base` contains the contract, which other packages also
-implement.
+in order, each on the result of the previous one. `base` contains the contract, which classes of users
+implement, too.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Final
 
-from zarrstack.base import plugins
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, Node, RecognizedConvention
 from ..core.problems import refusal
-from ..recipe.convention_names import AUTO, outside, require_known
+from ..recipe.convention_names import AUTO, classes_by_name, require_known
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from .base import Change, Convention, View
@@ -35,17 +34,12 @@ _ORDER: Final = {
 
 
 def chosen(names: tuple[str, ...]) -> tuple[type[Convention], ...]:
-    """The conventions for a recipe's names, in calling order.
+    """The conventions for a recipe's names, in calling order: zarrlift's own come first.
 
-    zarrlift's own come first, then the others by name. UsageError for one that cannot be loaded.
+    UsageError for a class that is not a convention.
     """
-    everything = AUTO in names
-    classes = [_built_in(name) for name in _ORDER if everything or name in names]
-    others = dict.fromkeys(point.name for point in outside() if point.name not in _ORDER)
-    classes += [find(name) for name in others if everything or name in names]
-    return tuple(
-        convention for convention in classes if convention.name in names or (everything and convention.auto)
-    )
+    own = [_built_in(name) for name in _ORDER if AUTO in names or name in names]
+    return (*own, *(_given(name) for name in sorted(names) if name in classes_by_name))
 
 
 @functools.cache
@@ -55,16 +49,14 @@ def _built_in(name: str) -> type[Convention]:
     return convention
 
 
-@functools.cache
-def find(name: str) -> type[Convention]:
-    """The convention of another package; UsageError if the registered object cannot be used."""
-    return plugins.load(
-        [point for point in outside() if point.name == name],
-        Convention,  # type: ignore[type-abstract]  # it is only compared with
-        what="convention",
-        public="zarrlift.conventions.Convention",
-        advice="Fix or uninstall that package, or list the wanted conventions.",
-    )
+def _given(name: str) -> type[Convention]:
+    convention = classes_by_name[name]
+    if not issubclass(convention, Convention):
+        raise UsageError(
+            f"the class {convention.__qualname__} is not a convention",
+            expected="a subclass of zarrlift.conventions.Convention",
+        )
+    return convention
 
 
 _NOTHING: Final = Change()

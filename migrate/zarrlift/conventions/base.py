@@ -149,16 +149,13 @@ def finding(
 
 
 class Convention(ABC):
-    """A convention. Register it as an entry point of the group `zarrlift.conventions`.
+    """A convention. A recipe names it by its class: `zarrlift.ArrayRecipe(conventions=["auto", Labels])`.
 
-    The class is instantiated without arguments for each archive. The first line of its docstring describes it
-    in listings.
+    The class is instantiated without arguments for each archive.
     """
 
     name: ClassVar[str]
     """Name on the command line and in recipes."""
-    auto: ClassVar[bool] = True
-    """Whether `--conventions auto` includes it."""
     exclusive: ClassVar[bool] = False
     """Whether later conventions skip the nodes that this one changes."""
 

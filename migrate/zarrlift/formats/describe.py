@@ -35,16 +35,16 @@ def describe(
 
     The storage applies the size limit of `options` to documents.
 
-    Raises UsageError if there is no archive, if its format is not known, or if a format of another package
-    fails; problems of nodes are in the nodes.
+    Raises UsageError if there is no archive, or if its format is not known; problems of nodes are in the
+    nodes.
     """
     from .detect import detect
-    from .registry import format_row
+    from .table import FORMATS
     from .tree.reader import read
 
     options = options.settled()
     storage.document_bound = ReadLimit(options.max_document_size, "document")
-    row = format_row(detect(storage, format=format))
+    row = FORMATS[detect(storage, format=format)]
     return read(storage, row, options, only=format is not None)
 
 
@@ -55,6 +55,6 @@ def read_alike(format: Format, first: Reading, second: Reading) -> bool:
     """
     from .table import FORMATS
 
-    options = FORMATS[format].options if format in FORMATS else ()
+    options = FORMATS[format].options
     first, second = first.settled(), second.settled()
     return all(getattr(first, name) == getattr(second, name) for name in options)

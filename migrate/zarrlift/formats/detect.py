@@ -11,10 +11,10 @@ from zarrstack.core.json_text import excerpt
 from zarrstack.core.paths import join
 
 from ..core.git_pointers import pointer
+from ..recipe.format_names import require_known
 from ..recipe.options import Format
 from ..storage.base import Storage
-from .registry import markers_for
-from .table import DRAFT, V3, MarkerDocument
+from .table import DRAFT, MARKERS, V3, MarkerDocument
 from .table import V2_ARRAY as ARRAY
 from .tree.documents import documents_at, parse_object, parsed_or_none
 from .tree.two_documents import format_of_chunks
@@ -53,6 +53,7 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
     other than `format` is found, or if two are found without `format`; MetadataError if there is only a
     `zarr.json` without a valid format.
     """
+    require_known(format)
     seen = nearest(storage, format, beside_v3=beside_v3)
     if not seen:
         raise nothing(storage, format)
@@ -116,13 +117,12 @@ def _root_markers(storage: Storage, format: Format | None, *, beside_v3: bool) -
     def meant(marker: MarkerDocument) -> bool:
         return marker.format == format if format is not None else not beside_v3 or marker.format != "zarr3"
 
-    markers = markers_for(format)
     others: Seen = {}
     level = [""]
     looked = 0
     while level and looked < _MAX_LISTED:
         for start in range(0, len(level), _AT_ONCE):
-            seen = _marks_at(storage, level[start : start + _AT_ONCE], markers)
+            seen = _marks_at(storage, level[start : start + _AT_ONCE], MARKERS)
             if any(meant(marker) for marks in seen.values() for marker in marks.markers):
                 return seen
             others = others or seen
@@ -145,7 +145,7 @@ def marks_at(storage: Storage, paths: Sequence[str], arrays_of: Format | None = 
 
     `arrays_of`: only the documents that an array of this format may have are requested.
     """
-    markers = markers_for(arrays_of)
+    markers = MARKERS
     if arrays_of is not None:
         markers = tuple(marker for marker in markers if marker.format == arrays_of and marker.of_arrays)
     return _marks_at(storage, paths, markers)
@@ -172,14 +172,13 @@ def _marks_at(storage: Storage, paths: Sequence[str], markers: Sequence[MarkerDo
     return seen
 
 
-def _marker_content(marker: MarkerDocument, content: bytes, key: str) -> Mapping[str, Any] | bytes | None:
+def _marker_content(marker: MarkerDocument, content: bytes, key: str) -> Mapping[str, Any] | None:
     """A document as its marker receives it."""
-    if marker.by_name:
-        return None  # consolidated metadata may be large
-    return parsed_or_none(content, key) if marker.parsed else content
+    # Consolidated metadata may be large.
+    return None if marker.by_name else parsed_or_none(content, key)
 
 
-def _identifies(marker: MarkerDocument, data: Mapping[str, Any] | bytes | None) -> bool:
+def _identifies(marker: MarkerDocument, data: Mapping[str, Any] | None) -> bool:
     return (data is not None or marker.certain) and marker.matches(data)
 
 
@@ -221,9 +220,7 @@ def _markers_text(storage: Storage, seen: Seen) -> str:
 
 
 def _documents(format: Format | None) -> str:
-    return ", ".join(
-        dict.fromkeys(marker.key for marker in markers_for(format) if format in (None, marker.format))
-    )
+    return ", ".join(dict.fromkeys(marker.key for marker in MARKERS if format in (None, marker.format)))
 
 
 def nothing(storage: Storage, format: Format | None = None) -> UsageError:
@@ -239,7 +236,7 @@ def nothing(storage: Storage, format: Format | None = None) -> UsageError:
         found = f"{some} in {storage.url}" if names else f"nothing in {storage.url}"
     else:
         found = f"none of them in {storage.url}, which cannot be listed"
-    keys = tuple(dict.fromkeys(marker.key for marker in markers_for(format) if marker.parsed))
+    keys = tuple(dict.fromkeys(marker.key for marker in MARKERS))
     contents = dict(zip(keys, documents_at(storage, keys), strict=True))
     present = {key: content for key, content in contents.items() if content is not None}
     unread = [key for key, content in present.items() if parsed_or_none(content, key) is None]

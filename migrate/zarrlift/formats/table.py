@@ -1,6 +1,6 @@
 """The source formats, one row each: the documents that show it, and the class that describes its nodes.
 
-`tree.reader` reads the archives of every row, those of formats that other packages add too.
+`tree.reader` reads the archives of every row.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ class MarkerDocument:
     key: str
     what: str
     """Name of the format for people."""
-    matches: Callable[[Any], bool]
+    matches: Callable[[Mapping[str, Any] | None], bool]
     """Whether a document, or None if it is not a JSON object, is one of this format."""
-    is_array: Callable[[Any], bool]
+    is_array: Callable[[Mapping[str, Any] | None], bool]
     """Whether such a document is that of an array."""
     certain: bool = True
     """False if other programs use the document's name too."""
-    parsed: bool = True
-    """Whether these functions receive a parsed JSON object; otherwise, the bytes of the document."""
 
     @property
     def by_name(self) -> bool:
@@ -89,10 +87,8 @@ class NodeFormat:
 
     @cached_property
     def foreign(self) -> Mapping[str, MarkerDocument]:
-        """The documents that show a node of another of our formats; none for a format of another package."""
-        if self.name not in FORMATS:
-            return {}
-        markers = {marker.key: marker for row in FORMATS.values() for marker in row.markers}
+        """The documents that show a node of another format."""
+        markers = {marker.key: marker for marker in MARKERS}
         own = {*self.nodes, *self.more, V2_CONSOLIDATED}
         return {key: marker for key, marker in markers.items() if key not in own}
 
@@ -225,4 +221,5 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
         others={**_V2_NODES, V3: "zarr3"},
     ),
 }
-"""Our own formats, in the order in which two at one place are named."""
+"""In the order in which two at one place are named."""
+MARKERS: Final = tuple(marker for row in FORMATS.values() for marker in row.markers)

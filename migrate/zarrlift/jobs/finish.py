@@ -14,7 +14,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join
 
 from ..errors import JobError
-from ..formats.registry import attributes_document
+from ..formats.table import FORMATS
 from ..planning.array_planner import digest
 from ..planning.plans import Plan
 from ..recipe.keywords import JobPlaceKeywords, SourceOptionsKeywords, TakingOverKeywords
@@ -130,7 +130,7 @@ def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, byt
         if digest(content) != expected:
             problems.append(kept("the document changed since it was migrated", None, key, _AGAIN))
         contents.append((key, content))
-    name = attributes_document(plan.format)
+    name = FORMATS[plan.format].attributes
     planned = {key for key, _ in pairs}
     later = [key for node in plan.published if name and (key := join(node.path, name)) not in planned]
     for key, content in zip(later, storage.get_many(later), strict=True):

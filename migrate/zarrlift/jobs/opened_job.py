@@ -22,7 +22,7 @@ from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 from ..core.problems import JoinedProblems
 from ..errors import JobError
 from ..planning.plans import Plan
-from ..recipe.format_names import require_installed
+from ..recipe.format_names import require_readable
 from ..recipe.options import JobPlace, Moved, PathText, Places, TakingOver, VerifyLevel, Watching
 from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
@@ -158,7 +158,7 @@ def open_claimed(unclaimed: UnclaimedJob, claim: Claim, progress: Progress | Non
     ):
         updates = verb == "update" or job.fact("update") is not None
         (refuse_update if updates else refuse_undone)(job)
-        require_installed(job.header["format"], job.header.get("package"))
+        require_readable(job.header["format"])
         ends.destination.attach(job.id)
         follow(job, ends)
         crashed = ends.local_destination is not None and may_be_lost(job)

@@ -18,7 +18,7 @@ from zarrstack.core.paths import join, parents
 
 from ..archive.local_scan import chunk_directories
 from ..formats.describe import describe
-from ..formats.registry import attributes_document, node_documents
+from ..formats.table import FORMATS
 from ..formats.tree.documents import read_each
 from ..formats.tree.walk import passed_over
 from ..planning.array_planner import digest, digests
@@ -142,7 +142,7 @@ class SourceCheck:
         keys, message = list(pairs), "the document that describes the source changed"
         if not inlined:
             message = "a document of the source changed since the plan was made"
-            name = attributes_document(self._plan.format)
+            name = FORMATS[self._plan.format].attributes
             if name is not None and join(plan.path, name) not in pairs:
                 keys.append(join(plan.path, name))  # it may exist now
         difference = _changed(self._source, keys, pairs)
@@ -185,8 +185,9 @@ class SourceCheck:
 
     def added(self) -> Iterator[Problem]:
         """A refusal for each node added since planning; StorageError."""
-        documents = node_documents(self._plan.format)
-        if not documents or not self._source.can_list:
+        row = FORMATS[self._plan.format]
+        documents = row.nodes
+        if not row.directories or not self._source.can_list:
             return
         if self._times is not None:
             self._times.forget()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
 from ..errors import JobError, WorkerError
-from ..recipe.format_names import require_installed
+from ..recipe.format_names import require_readable
 from ..recipe.keywords import DescribingKeywords, ExecutingKeywords, JobPlaceKeywords, PlacesKeywords
 from ..recipe.options import Describing, Executing, JobPlace, Places, Reading, StorageOptions, values
 from ..recipe.recipe import Recipe
@@ -136,7 +136,7 @@ def verify(
         recipe = known_job.recipe if recipe is None else recipe
         if format is None:
             format = known_job.job.header["format"]  # noqa: A001
-            require_installed(format, known_job.job.header.get("package"))
+            require_readable(format)
         words = {name: word for name, word in options.items() if name in values(reading, Reading)}
         reading = replace(Reading.from_json(known_job.job.header), **words)  # type: ignore[arg-type]
     if in_place and format is None:

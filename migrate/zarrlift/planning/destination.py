@@ -65,12 +65,6 @@ def destination_layout(
     check_recipe(recipe, in_place=in_place)
     source = node.layout
     keys = keys_for(source.keys, recipe, in_place=in_place)
-    if in_place and source.root is not None:
-        raise UnsupportedError(
-            "Zarr v3 has the chunks of an array below the array's own path",
-            found=f"chunks below /{source.root}",
-            advice=_COPY_ADVICE,
-        )
     problems: list[Problem]
     try:
         if in_place or recipe.codecs.mode == "keep":

@@ -16,7 +16,6 @@ from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from ..conventions.apply import ConventionChanges, apply_conventions
 from ..core.node_paths import names_below
 from ..core.problems import any_refusal, note, warning
-from ..recipe.format_names import provider
 from ..recipe.options import FORMATS, Reading
 from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
@@ -123,7 +122,6 @@ def make_plan(
         destination=archive.url if destination is None else destination,
         in_place=in_place,
         format=archive.format,
-        package=provider(archive.format),
         recipe=recipe,
         arrays=tuple(arrays),
         groups=tuple(groups),

@@ -201,8 +201,6 @@ class Plan(NotebookResult):
     """URL or path of the destination; equal to `source` in place."""
     in_place: bool
     format: Format
-    package: str | None = None
-    """The package that reads the format, with its version; None for zarrlift itself."""
     recipe: Recipe
     arrays: tuple[ArrayPlan, ...] = ()
     """Sorted by path."""
@@ -239,7 +237,6 @@ class Plan(NotebookResult):
             "destination": self.destination,
             "in_place": self.in_place,
             "format": self.format,
-            **({"package": self.package} if self.package else {}),
             "recipe": self.recipe.to_json(),
             "excluded": list(self.excluded),
             "consolidate": self.consolidate,
@@ -272,7 +269,6 @@ class Plan(NotebookResult):
         names = ("source", "destination", "in_place", "format", "consolidate", "free_bytes")
         return cls(
             **{name: data[name] for name in names},
-            package=data.get("package"),
             recipe=Recipe.from_json(data["recipe"]),
             reading=Reading.from_json(data),
             excluded=tuple(data["excluded"]),

@@ -53,7 +53,7 @@ StorageOptions: TypeAlias = Mapping[str, Any] | None
 """Options for fsspec."""
 
 Format: TypeAlias = str
-"""Name of a source format: one of `FORMATS`, or that of a format added by another package."""
+"""Name of a source format: one of `FORMATS`."""
 FORMATS: Final = ("zarr1", "zarr2", "zarr3", "zarr3-draft", "n5")
 """The formats included in zarrlift."""
 Axes: TypeAlias = Literal["reversed", "kept"]
@@ -143,7 +143,7 @@ class Describing(Reading):
 
     format: Format | None = option(
         None,
-        f"The source's format, if several are present: {', '.join(FORMATS)}, or that of a plug-in.",
+        f"The source's format, if several are present: {', '.join(FORMATS)}.",
         metavar="NAME",
         flag="--from",
     )

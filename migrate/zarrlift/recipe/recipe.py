@@ -109,10 +109,10 @@ class ArrayRecipe:
     """Meaning of the fill value 0 of text of a fixed length; None refuses an array whose values need it."""
     attributes: Attributes = "strict"
     """"strict" converts bare NaN and Infinity to strings."""
-    conventions: _Parsed[str | Sequence[str], tuple[str, ...]] = _Parsed(
+    conventions: _Parsed[str | Sequence[str | type], tuple[str, ...]] = _Parsed(
         parse_conventions, "auto", conventions_text
     )
-    """"auto", "none", or names joined by commas; see `convention_names.parse_conventions`."""
+    """"auto", "none", names joined by commas, or a list of names and of classes of your own."""
     multiscale: Multiscale | None = None
     """"ome" writes OME-Zarr 0.5 metadata for the multiscale pyramids of N5 programs."""
     ome: OmeVersion = "0.5"

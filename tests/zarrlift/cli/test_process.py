@@ -67,7 +67,7 @@ NOT_FOR_V2 = {
     "importlib.metadata", "email", "zipfile", "secrets", "tomllib",
     "zarrlift.cli.inspect_commands", "zarrlift.cli.model_commands", "zarrlift.cli.serve_command",
     "zarrlift.conventions.hdmf.arrays", "zarrlift.conventions.n5.pyramids", "zarrlift.formats.n5.nodes",
-    "zarrlift.formats.outside", "zarrlift.formats.zarr_v1", "zarrlift.formats.zarr_v3.nodes",
+    "zarrlift.formats.zarr_v1", "zarrlift.formats.zarr_v3.nodes",
     "zarrlift.models",
     "zarrlift.planning.n5_in_place", "zarrlift.recipe.toml_file", "zarrlift.storage.remote.zarr_store",
     "zarrlift.verification.before_publishing",

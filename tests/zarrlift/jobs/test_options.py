@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+import sqlite3
 import subprocess
 import uuid
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,18 @@ def test_options_survive_the_job_file_and_older_files_have_the_defaults():
     options = Reading(follow_links=True, axes="kept", allow_fallback=True, max_document_size=1)
     assert Reading.from_json({**options.to_json(), "format": "n5"}) == options
     assert Reading.from_json({"follow_links": True}) == Reading(follow_links=True)
+
+
+@pytest.mark.parametrize("verb", [zarrlift.resume, zarrlift.verify, zarrlift.update, zarrlift.plan_update])
+def test_a_job_whose_format_is_not_read_here_is_refused(verb, source, tmp_path, destination):
+    assert zarrlift.migrate(source, destination).ok
+    with closing(sqlite3.connect(tmp_path / "out.zarr.zarrlift.db")) as job:
+        (plan,) = job.execute("SELECT value FROM meta WHERE name = 'plan'").fetchone()
+        changed = json.dumps({**json.loads(plan), "format": "tiles"})
+        job.execute("UPDATE meta SET value = ? WHERE name = 'plan'", (changed,))
+        job.commit()
+    with pytest.raises(JobError, match=r"has the format 'tiles'.*expected zarr1, zarr2, zarr3"):
+        verb(destination)
 
 
 # Commands that a job advises hold the storage options that they need, and no secret.

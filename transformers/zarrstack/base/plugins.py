@@ -1,4 +1,4 @@
-"""Discovery and loading of entry points registered by installed packages.
+"""Discovery of entry points registered by installed packages.
 
 Facts: https://packaging.python.org/en/latest/specifications/entry-points/ (the file `entry_points.txt` beside
 an installed package's metadata, a section per group) and Python's `importlib.metadata`.
@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
-
-from ..core.errors import UsageError
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-T = TypeVar("T")
 
 _FILE: Final = "entry_points.txt"
 _METADATA: Final = (".dist-info", ".egg-info")
@@ -39,44 +34,6 @@ def registered(group: str) -> tuple[EntryPoint, ...]:
 def origin(point: EntryPoint) -> str:
     """The package that registers an entry point, with its version; its module if that is unknown."""
     return point.value if point.dist is None else f"{point.dist.name} {point.dist.version}"
-
-
-def load(points: Sequence[EntryPoint], kind: type[T], *, what: str, public: str, advice: str) -> type[T]:
-    """Load the class registered under one name.
-
-    `points` are all entry points with that name, at least one. `kind` is the required base class, `public`
-    its public name, `what` its name in messages; `advice` is for a class that cannot be loaded. UsageError if
-    two packages use the name, or if the entry is not such a class.
-    """
-    name = points[0].name
-    if len(points) > 1:
-        raise UsageError(
-            f"more than one {what} is called {name!r}",
-            found=" and ".join(map(origin, points)),
-            advice="Uninstall one of the packages.",
-        )
-    place = origin(points[0])
-    try:
-        candidate = points[0].load()
-    except Exception as error:  # importing a plug-in may raise anything
-        raise UsageError(
-            f"the {what} {name!r} cannot be loaded from {place}",
-            found=f"{type(error).__name__}: {error}",
-            advice=advice,
-        ) from error
-    if not (isinstance(candidate, type) and issubclass(candidate, kind)):
-        raise UsageError(
-            f"the object registered as {name!r} is not a {what}",
-            found=f"{points[0].value} of {place}",
-            expected=f"a subclass of {public}",
-        )
-    if getattr(candidate, "name", None) != name:
-        raise UsageError(
-            f"the {what} that {place} registers as {name!r} has another name",
-            found=repr(getattr(candidate, "name", None)),
-            expected=repr(name),
-        )
-    return candidate
 
 
 def _mentioned(group: str) -> bool:

@@ -26,8 +26,6 @@ GROUP: Final = "zarrstack.transformers"
 @functools.cache
 def find(name: str) -> type[StorageTransformer]:
     """Return the layer class of this name; UsageError if it is unknown or cannot be loaded."""
-    from .transformer import StorageTransformer
-
     points = _named(name)
     if not points:
         raise UsageError(
@@ -36,13 +34,41 @@ def find(name: str) -> type[StorageTransformer]:
             advice=did_you_mean(name, _names())
             or "Install the package that provides it, or correct the name.",
         )
-    return plugins.load(
-        points,
-        StorageTransformer,
-        what="storage transformer",
-        public="zarrstack.StorageTransformer",
-        advice="Fix or uninstall that package.",
-    )
+    if len(points) > 1:
+        raise UsageError(
+            f"more than one storage transformer is called {name!r}",
+            found=" and ".join(map(plugins.origin, points)),
+            advice="Uninstall one of the packages.",
+        )
+    return _loaded(points[0])
+
+
+def _loaded(point: EntryPoint) -> type[StorageTransformer]:
+    """The class that a package registers; UsageError if it is not a layer of this name."""
+    from .transformer import StorageTransformer
+
+    place = plugins.origin(point)
+    try:
+        candidate = point.load()
+    except Exception as error:  # importing a plug-in may raise anything
+        raise UsageError(
+            f"the storage transformer {point.name!r} cannot be loaded from {place}",
+            found=f"{type(error).__name__}: {error}",
+            advice="Fix or uninstall that package.",
+        ) from error
+    if not (isinstance(candidate, type) and issubclass(candidate, StorageTransformer)):
+        raise UsageError(
+            f"the object registered as {point.name!r} is not a storage transformer",
+            found=f"{point.value} of {place}",
+            expected="a subclass of zarrstack.StorageTransformer",
+        )
+    if getattr(candidate, "name", None) != point.name:
+        raise UsageError(
+            f"the storage transformer that {place} registers as {point.name!r} has another name",
+            found=repr(getattr(candidate, "name", None)),
+            expected=repr(point.name),
+        )
+    return candidate
 
 
 def _names() -> list[str]:

@@ -74,10 +74,10 @@ class Describer:
                 return True
         return False
 
-    def _content(self, marker: MarkerDocument, place: NodeDirectory) -> object:
+    def _content(self, marker: MarkerDocument, place: NodeDirectory) -> JSONObject | None:
         """A document as its marker receives it."""
-        if marker.by_name or not marker.parsed:
-            return place.documents[marker.key]
+        if marker.by_name:
+            return None
         data = self.tree.parsed(place, marker.key)
         return None if isinstance(data, Problem) else data
 
@@ -160,13 +160,9 @@ class Describer:
             raise error
         self.refuse_inside(arrays, nodes)
         self._compare()
-        self.complete(nodes)
+        add_groups(nodes, tree.directories)
+        tree.problems.extend(unclaimed_file_notes([*self.strays(nodes)]))
         return nodes
-
-    def complete(self, nodes: dict[str, Node]) -> None:
-        """Add the groups above nodes, and notes about files without a node."""
-        add_groups(nodes, self.tree.directories)
-        self.tree.problems.extend(unclaimed_file_notes([*self.strays(nodes)]))
 
     def find(self) -> None:
         """Find the directories of the archive, and consolidated metadata."""

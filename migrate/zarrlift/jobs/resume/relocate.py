@@ -19,7 +19,7 @@ from ...errors import JobError
 from ...planning.array_planner import digest
 from ...planning.plans import Plan
 from ...planning.source_inventory import SourceInventory
-from ...recipe.format_names import require_installed
+from ...recipe.format_names import require_readable
 from ...recipe.options import Moved, PathText, Places, Reading, Request, StorageOptions, values
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
@@ -56,7 +56,7 @@ def ends_of(
         refuse_other_place(target, job)
     if writes and named is None:
         refuse_elsewhere(job)
-    require_installed(header["format"], header.get("package"))
+    require_readable(header["format"])
     request = Request(
         in_place=in_place,
         source_through=job.record.source_through,
