@@ -36,7 +36,6 @@ EXAMPLES: Final = {
     "zarrlift status v3\n"
     "zarrlift verify v3 --full\n"
     "zarrlift undo v3 --yes",
-    "list": "zarrlift list readers tensorstore --feature shards",
     "demo": "zarrlift demo another-demo",
     "completion": "zarrlift completion bash > zarrlift.bash",
     "model show": "zarrlift model show zarrlift-demo/ocean.zarr --as v3 > model.json",

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 import command_line
 
 FOLDER: Final = Path(__file__).parent
-PAGES: Final = ("command-line.md", "json.md", "recipe.md", "job-file.md")
+PAGES: Final = ("command-line.md", "json.md", "recipe.md", "job-file.md", "readers.md")
 PART: Final = re.compile(r"(<!-- write: (.+?) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 HEADING: Final = re.compile(r"^##+ (.+)$", re.MULTILINE)
 NAMES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null", Any: "any"}
@@ -225,10 +225,28 @@ def tables(*_: str) -> Iterator[str]:
         yield ""
 
 
+def readers(*_: str) -> Iterator[str]:
+    """Who reads what; features of a kind with the same answers share a row."""
+    from zarrlift.core.chain.reader_table import READERS, features
+
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for feature, row in features().items():
+        able = [name for name in READERS if name not in row.unable]
+        most = f"all but {', '.join(row.unable)}" if row.unable else "all"
+        read_by = most if len(row.unable) < len(able) else ", ".join(able) or "none"
+        cells = (read_by, ", ".join(row.misread_by), row.register or "")
+        rows.setdefault((feature.partition(" ")[0], *cells), []).append(f"`{feature}`")
+    yield "| feature | read by | shown with other values by | registered in |"
+    yield "| --- | --- | --- | --- |"
+    for (_, *cells), names in rows.items():
+        yield f"| {', '.join(names)} | {' | '.join(cells)} |"
+
+
 PARTS: Final[Mapping[str, Callable[[str, str], Iterable[str]]]] = {
     "commands": commands,
     "fields": members,
     "keys": keys,
+    "readers": readers,
     "tables": tables,
 }
 

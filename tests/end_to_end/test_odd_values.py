@@ -237,15 +237,6 @@ def test_in_place_they_stay_and_the_note_names_who_refuses_them(tmp_path: Path) 
         by_tensorstore(array)
 
 
-def test_in_place_they_are_refused_for_a_reader_that_refuses_them(tmp_path: Path) -> None:
-    source = left_by_z5py(tmp_path)
-    ran = run(
-        "migrate", "--dry-run", source, "--in-place", "--for", "tensorstore", "--include", "group/blosc"
-    )
-    assert ran.code == 1
-    assert "tensorstore and zarrs refuse such chunks" in " ".join(ran.out.split())
-
-
 def test_a_result_in_place_can_be_copied_again(tmp_path: Path) -> None:
     source = left_by_z5py(tmp_path)
     for other in (source / "group").iterdir():

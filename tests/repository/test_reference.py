@@ -234,7 +234,6 @@ migrate OCEAN --in-place
 verify OCEAN
 finish OCEAN --yes
 undo OCEAN --yes
-list readers
 batch run zarrlift-demo broken.zarr --to batch/{name}.zarr --dry-run
 batch run batch.zarrlift.jsonl --only cells*
 resume batch

@@ -40,7 +40,7 @@ class Item:
         return getattr(pytest.mark, mark)(**self.options).mark if mark in MARKED[self.name] else None
 
     def iter_markers(self, mark):
-        return [pytest.mark.needs_reader("gdal").mark] if mark in MARKED[self.name] else []
+        return [pytest.mark.needs_reader("zarrita").mark] if mark in MARKED[self.name] else []
 
 
 def choose(every=False, rest=False, needs="", seed=None, args=("tests",), brought=(), count=1, items=None):
@@ -73,9 +73,9 @@ CHOICES = {
     "by name": ({"args": ["tests/test_a.py::test_b"]}, [*MARKED], ""),
     "--rest, what a run without options leaves out": ({"rest": True}, ["wide", "drawn and wide"], ""),
     "--rest, with quick tests whose reader was missing before": (
-        {"rest": True, "brought": {"gdal"}}, ["read elsewhere", "wide", "drawn and wide"], "",
+        {"rest": True, "brought": {"zarrita"}}, ["read elsewhere", "wide", "drawn and wide"], "",
     ),
-    "--needs one of some readers": ({"needs": "moto,gdal"}, ["read elsewhere"], ""),
+    "--needs one of some readers": ({"needs": "moto,zarrita"}, ["read elsewhere"], ""),
     "--needs another": ({"needs": "moto"}, [], ""),
     "--random, slow or not": ({"seed": "77"}, ["drawn", "drawn and wide"], "python3 go.py test --random 77"),
 }  # fmt: skip

@@ -17,6 +17,8 @@ import crc32c as crc
 import numcodecs
 import numpy as np
 
+from zarrlift.core.chain.reader_table import attribute_features, head_features
+
 Array = np.ndarray[Any, Any]
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 BYTES = {"name": "bytes"}
@@ -43,7 +45,6 @@ class Case:
     keys: tuple[str, str] = ("default", "/")
     names: tuple[str | None, ...] | None = ("y", "x")
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    name: str = "array"
     missing: bool = False
     """No chunk is written: the values are the fill value."""
 
@@ -309,56 +310,40 @@ def _filled(values: Any, data_type: str, fill: Any) -> Case:
     )
 
 
-def _others() -> dict[str, dict[str, Case]]:
+def _others() -> dict[str, Case]:
     small = (2, 3)
     return {
-        "shards": {
-            "shards: index at the start": sharded(start=True),
-            "shards: index without checksum": sharded(checksum=False),
-        },
-        "chunk keys": {
+        **{
             f"chunk keys: {name} {separator}": Case(values=NUMBERS, chunk_shape=small, keys=(name, separator))
             for name, separator in product(("default", "v2"), ("/", "."))
         },
-        "shapes": {
-            "shape: 0 dimensions": Case(values=np.array(7, "<i4"), names=()),
-            "shape: a length of 0": Case(values=np.zeros((0, 3), "<i4"), chunk_shape=small),
-        },
-        "fill values": {
-            "fill value: NaN": _filled(np.float32(np.nan), "float32", "NaN"),
-            "fill value: Infinity": _filled(np.float32(-np.inf), "float32", "-Infinity"),
-            "fill value: bits": _filled(np.uint32(0xFFC00000).view("f4"), "float32", "0xffc00000"),
-            "fill value: beyond 2^53": _filled(np.uint64(2**53 + 1), "uint64", 2**53 + 1),
-        },
-        "dimension names": {
-            "dimension names: all": Case(values=NUMBERS),
-            "dimension names: none": Case(values=NUMBERS, names=None),
-            "dimension names: some": Case(values=NUMBERS, names=("y", None)),
-            "dimension names: one twice": Case(values=NUMBERS[:, :4].copy(), names=("x", "x")),
-        },
-        "names and attributes": {
-            "name: not ASCII": Case(values=NUMBERS, name="Größe"),
-            "name: with a space": Case(values=NUMBERS, name="my array"),
-            "name: with a leading dot": Case(values=NUMBERS, name=".array"),
-            "attributes: half of a surrogate pair": Case(values=NUMBERS, attributes={"unit": "\ud83d"}),
-            "attributes: bare NaN or Infinity": Case(values=NUMBERS, attributes={"offset": math.nan}),
-        },
+        "shards: index at the start": sharded(start=True),
+        "shards: index without checksum": sharded(checksum=False),
+        "shape: 0 dimensions": Case(values=np.array(7, "<i4"), names=()),
+        "shape: a length of 0": Case(values=np.zeros((0, 3), "<i4"), chunk_shape=small),
+        "fill value: bits": _filled(np.uint32(0xFFC00000).view("f4"), "float32", "0xffc00000"),
+        "fill value: beyond 2^53": _filled(np.uint64(2**53 + 1), "uint64", 2**53 + 1),
+        "dimension names: none": Case(values=NUMBERS, names=None),
+        "dimension names: some": Case(values=NUMBERS, names=("y", None)),
+        "dimension names: one twice": Case(values=NUMBERS[:, :4].copy(), names=("x", "x")),
+        "attributes: half of a surrogate pair": Case(values=NUMBERS, attributes={"unit": "\ud83d"}),
+        "attributes: bare NaN or Infinity": Case(values=NUMBERS, attributes={"offset": math.nan}),
     }
 
 
 @cache
-def cases() -> dict[str, dict[str, Case]]:
-    """Group -> feature -> case."""
+def all_cases() -> dict[str, Case]:
+    """Feature -> case."""
     return {
-        "data types": {f"data type {name}": case for name, case in _data_types().items()},
-        "codecs": {f"codec {name}": case for name, case in _codecs().items()},
+        **{f"data type {name}": case for name, case in _data_types().items()},
+        **{f"codec {name}": case for name, case in _codecs().items()},
         **_others(),
     }
 
 
-def all_cases() -> dict[str, Case]:
-    """Feature -> case."""
-    return {feature: case for group in cases().values() for feature, case in group.items()}
+def features_of(case: Case) -> tuple[str, ...]:
+    """The features of its array by the table."""
+    return (*head_features(case.document), *attribute_features(dict(case.attributes)))
 
 
 def same(seen: Array, case: Case) -> bool:

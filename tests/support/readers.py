@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from threading import Timer
 from typing import Any, Final
@@ -193,8 +193,6 @@ def by_xarray(root: Path, path: str) -> Seen:
         )
 
 
-VARIABLES: Final = {"zarrita": "ZARRLIFT_ZARRITA", "neuroglancer": "ZARRLIFT_NEUROGLANCER"}
-"""Reader -> the variable with the folder in which it is installed."""
 PATIENCE = 300
 """How long one archive may take, in seconds."""
 
@@ -202,8 +200,8 @@ PATIENCE = 300
 class _Node:
     """read.mjs in one node process, which answers one question a line."""
 
-    def __init__(self, reader: str) -> None:
-        folder = Path(os.environ.get(VARIABLES[reader]) or ENVIRONMENTS / reader)
+    def __init__(self) -> None:
+        folder = Path(os.environ.get("ZARRLIFT_ZARRITA") or ENVIRONMENTS / "zarrita")
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
@@ -243,26 +241,26 @@ class _Node:
 
 
 @cache
-def _node(reader: str = "zarrita") -> _Node:
-    """The process of this one, as long as it lives."""
-    node = _Node(reader)
+def _node() -> _Node:
+    """The process, as long as this one lives."""
+    node = _Node()
     atexit.register(node.close)
     return node
 
 
 @cache
-def _archive(root: Path, reader: str) -> dict[str, Any]:
+def _archive(root: Path) -> dict[str, Any]:
     """Every array of an archive, read once."""
-    return _node(reader).ask(str(root))
+    return _node().ask(str(root))
 
 
-def by_node(root: Path, path: str, reader: str) -> Seen:
-    """zarrita.js or neuroglancer under node: another language, another set of codecs."""
-    return _answer(_archive(root, reader)[path], reader)
+def by_zarrita(root: Path, path: str) -> Seen:
+    """zarrita.js under node: another language, another set of codecs."""
+    return _answer(_archive(root)[path])
 
 
-def _answer(answer: dict[str, Any], reader: str) -> Seen:
-    """What a script in an environment of its own said about an array."""
+def _answer(answer: dict[str, Any]) -> Seen:
+    """What the script said about an array."""
     if "refused" in answer:
         raise CannotRead(answer["refused"])
     shape = tuple(answer["shape"])
@@ -275,35 +273,12 @@ def _answer(answer: dict[str, Any], reader: str) -> Seen:
         values = np.frombuffer(raw, np.dtype(answer["numpy"])).reshape(shape)
     names = answer["dimension_names"]
     return Seen(
-        reader=reader,
+        reader="zarrita",
         dtype=answer["dtype"],
         values=values,
         attributes=answer["attributes"],
         dimension_names=None if names is None else tuple(names),
     )
-
-
-def ask_gdal(reader: str, *words: str, older: bool = False) -> dict[str, Any]:
-    """What the script answers; `older`: with the older GDAL. RuntimeError if it ends instead."""
-    folder = Path(os.environ["ZARRLIFT_GDAL"])
-    command = [folder / "bin" / "python", ENVIRONMENTS / "gdal" / "read.py", reader, *words]
-    there = {**os.environ, "PYTHONPATH": str(folder / "older")} if older else None
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=there)
-    if done.returncode:
-        raise RuntimeError(f"{reader} ended with {done.returncode}: {done.stderr[-500:]}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-@cache
-def _gdal_archive(root: Path, reader: str, older: bool) -> dict[str, Any]:
-    """Every array of an archive, read once."""
-    return ask_gdal(reader, str(root), older=older)
-
-
-def by_gdal(root: Path, path: str, reader: str = "gdal", *, older: bool = False) -> Seen:
-    """GDAL or netcdf-c, by the script in the environment of tests/environments/gdal."""
-    return _answer(_gdal_archive(root, reader, older)[path], reader)
 
 
 def ask_zarr_2_18(script: str, place: str | Path, given: Any) -> Any:
@@ -319,9 +294,7 @@ READERS: Final[Mapping[str, Callable[[Path, str], Seen]]] = {
     "zarr-python": by_zarr_python,
     "tensorstore": by_tensorstore,
     "zarrs": by_zarrs,
-    "zarrita": partial(by_node, reader="zarrita"),
-    "neuroglancer": partial(by_node, reader="neuroglancer"),
-    "gdal": by_gdal,
+    "zarrita": by_zarrita,
     "xarray": by_xarray,
 }
 OF_ALL_FEATURES: Final = ("zarr-python", "tensorstore", "zarrs", "zarrita")

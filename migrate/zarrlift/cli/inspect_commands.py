@@ -1,9 +1,9 @@
-"""The commands that change nothing: inspect, verify, list."""
+"""The commands that change nothing: inspect, verify."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -92,31 +92,3 @@ def verify(
         )
     answer = Answer.of(report, DONE if report.ok else PARTLY)
     return replace(answer, wrong=answer.text)
-
-
-def list_(
-    what: Annotated[Literal["readers"], typer.Argument(help="What is listed.", metavar="readers")],
-    names: Annotated[
-        str | None,
-        typer.Argument(help="Readers, such as gdal,xarray or 'gdal 3.10'; all by default.", metavar="NAMES"),
-    ] = None,
-    feature: Annotated[
-        str | None,
-        option("--feature", help="Readers: only features with this in their name.", metavar="TEXT"),
-    ] = None,
-    *,
-    output: o.Json,
-) -> Answer:
-    """List readers and what they can read of a result.
-
-    `migrate --dry-run` shows for an archive who can read its result, and --for adapts a result to the readers
-    that it names.
-    """
-    from ..report import readers as report_readers
-
-    which, features = report_readers.chosen(names, feature)
-    return Answer(
-        code=DONE,
-        text=lambda: report_readers.blocks(which, features),
-        data=lambda: report_readers.data(which, features),
-    )

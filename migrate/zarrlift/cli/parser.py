@@ -48,7 +48,6 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "undo": ("migrate_commands", "Undo a migration, in place or a copy."),
     "batch": ("", "Migrate many archives."),
     "model": ("", "Describe, compare, validate and create hierarchies by models."),
-    "list": ("inspect_commands", "List readers and what they can read of a result."),
     "demo": ("demo_command", "Write small archives to play with."),
     "completion": ("parser", "Print the completion script of a shell."),
 }
@@ -177,8 +176,7 @@ def app(*names: str) -> typer.Typer:
         module, summary = COMMANDS[name]
         if module:
             commands = import_module(f".{module}", __package__)
-            command = commands.list_ if name == "list" else getattr(commands, name)
-            added(application, name, summary)(command)
+            added(application, name, summary)(getattr(commands, name))
         else:
             application.add_typer(import_module(f".{name}_commands", __package__).app, name=name)
     return application

@@ -29,7 +29,7 @@ USAGE: Final = json_document.USAGE
 INTERRUPTED: Final = json_document.INTERRUPTED
 DEBUG: Final = json_document.DEBUG
 
-PRINTING: Final = frozenset({"inspect", "status", "list", "completion", "model show", "model schema"})
+PRINTING: Final = frozenset({"inspect", "status", "completion", "model show", "model schema"})
 """Commands whose output is their work; the exit code of the others tells of what they did."""
 
 COMPLETE: Final = "_ZARRLIFT_COMPLETE"

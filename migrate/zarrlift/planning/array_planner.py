@@ -123,12 +123,6 @@ class ArrayPlanner:
             document = {**self._head(destination), "attributes": attributes}
             contents = [legacy.content for legacy in node.documents]
             problems.extend([problem.at(node=node.path) for problem in reader_problems(document, contents)])
-            if recipe.readers:
-                from .result_readers import reader_refusals
-
-                problems.extend(
-                    [problem.at(node=node.path) for problem in reader_refusals(document, node.path, recipe)]
-                )
         stored_bytes = inventory.total_bytes
         raw = prod(source.chunk_shape) * (source.data_type.itemsize or 32)
         bytes_in = stored_bytes if stored_bytes is not None else len(inventory.indexes) * raw // DENSE
@@ -272,7 +266,7 @@ class ArrayPlanner:
         elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":
             other = object_problem(node.path, self.storage, source, inventory)
             problems.extend([] if other is None else [other])
-        trailing = self._trailing.problem(node.path, source, inventory, recipe, stay=stays)
+        trailing = self._trailing.problem(node.path, source, inventory, stay=stays)
         return problems if trailing is None else [*problems, trailing]
 
 

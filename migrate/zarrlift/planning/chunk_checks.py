@@ -33,7 +33,6 @@ from ..core.data_types.compare import part_of
 from ..core.data_types.object_values import to_strings
 from ..core.grid.frames import Shards
 from ..core.problems import note, refusal
-from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from .chunk_advice import with_advice
@@ -186,8 +185,6 @@ def machine_memory() -> int:
 
 _TRIED: Final = 4
 """Number of arrays of a store that are checked if none has such bytes."""
-REFUSING: Final = ("tensorstore", "zarrs")
-"""Readers that refuse a chunk with trailing bytes (0.1.86, 0.2.3), by their names in the table of readers."""
 
 
 class TrailingBytes:
@@ -198,10 +195,8 @@ class TrailingBytes:
         self._left = _TRIED
         """Number of arrays that may still be checked in a store."""
 
-    def problem(
-        self, path: str, source: Layout, inventory: Inventory, recipe: ArrayRecipe, *, stay: bool
-    ) -> Problem | None:
-        """A note if the first chunk has trailing bytes; a refusal if they stay and `--for` names a reader."""
+    def problem(self, path: str, source: Layout, inventory: Inventory, *, stay: bool) -> Problem | None:
+        """A note on trailing bytes in the first chunk, which tensorstore 0.1.86 and zarrs 0.2.3 refuse."""
         if source.chain.codecs[-1].name != "blosc" or source.frame is not None:
             return None
         if self._left <= 0 and not isinstance(self._storage, LocalStorage):
@@ -219,14 +214,12 @@ class TrailingBytes:
         if not stay:
             message = "chunks have bytes behind the end that their header states, which are not copied"
             return note("trailing-bytes", message, node=path, key=key, found=found)
-        names = [reader.partition("==")[0].split()[0].lower() for reader in recipe.readers]
-        return Problem(
-            kind="trailing-bytes",
-            severity="refusal" if set(names) & set(REFUSING) else "note",
+        return note(
+            "trailing-bytes",
+            "chunks have bytes behind the end that their header states, which stay: "
+            "tensorstore and zarrs refuse such chunks",
             node=path,
             key=key,
-            message="chunks have bytes behind the end that their header states, which stay: "
-            f"{' and '.join(REFUSING)} refuse such chunks",
             found=found,
             advice="A migration to a new destination omits them.",
         )

@@ -95,18 +95,13 @@ def destination_layout(
                     advice="Omit --drop-empty for this array.",
                 )
             )
-        if recipe.readers and not any_refusal(problems):
-            from .result_readers import adapted
-
-            layout, notes = adapted(layout, recipe, in_place=in_place)
-            problems.extend(notes)
     except UsageError:
         raise
     except ZarrstackError as error:
         return source, (error.problem,)
     if any_refusal(problems):
         return source, tuple(problems)
-    return layout, (*problems, *(() if recipe.readers else codec_problems(layout)))
+    return layout, (*problems, *codec_problems(layout))
 
 
 def _kept_bytes_notes(source: Layout, *, in_place: bool) -> Iterable[Problem]:

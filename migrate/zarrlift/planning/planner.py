@@ -188,10 +188,6 @@ def _group_plan(
     document = group_document(attributes)
     readers = reader_problems(document, [legacy.content for legacy in node.documents])
     limits = [problem.at(node=node.path) for problem in readers]
-    if recipe.readers:
-        from .result_readers import reader_refusals
-
-        limits.extend(problem.at(node=node.path) for problem in reader_refusals(document, node.path, recipe))
     return GroupPlan(
         path=node.path,
         document=document,

@@ -1,8 +1,8 @@
-"""Limits of some readers, reported in the plan; `zarrlift.core.chain.reader_table` has the facts."""
+"""Who can read a result, and warnings about limits; `zarrlift.core.chain.reader_table` has the facts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from zarrstack.core.errors import Problem
@@ -10,21 +10,39 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..archive.nodes import Layout
 from ..core.chain.reader_table import (
+    EVERY_COPY,
     HALF_A_PAIR,
-    MISREAD,
+    INDEX_AT_START,
     ONE_TWICE,
+    READERS,
+    Reading,
     Row,
+    attribute_features,
     codecs,
     data_types,
+    features,
     head_features,
-    readers,
-    table,
+    reading,
 )
+from ..core.identity_cache import IdentityCache
 from ..core.problems import warning
+from .plans import ArrayPlan
 from .zarr_json import array_head
 
 _ESCAPE: Final = b"\\ud"
 """JSON escape of a surrogate; a document without it needs no further check."""
+
+
+def readings(arrays: Iterable[ArrayPlan]) -> Iterator[tuple[ArrayPlan, Reading]]:
+    """Each array of a plan with the readers that read its result, and those that do not."""
+    head = IdentityCache(_layout_features)
+    for array in arrays:
+        attributes = attribute_features(array.document.get("attributes", {}))
+        yield array, reading((*head(array.destination), *attributes))
+
+
+def _layout_features(layout: Layout) -> tuple[str, ...]:
+    return head_features(array_head(layout))
 
 
 def codec_problems(layout: Layout) -> list[Problem]:
@@ -35,19 +53,18 @@ def codec_problems(layout: Layout) -> list[Problem]:
     for spec in layout.chain.codecs:
         if (row := codecs().get(spec.name)) is not None and all(other is not row for _, other in rows):
             rows.append((f"codec {row.name}", row))
-    reasons = [(what, row) for what, row in rows if row.strangers]
+    reasons = [(what, row) for what, row in rows if row.readers != EVERY_COPY]
     misread = list(_misread(layout))
     if not reasons:
         return misread
-    strange = {reader for _, row in reasons for reader in row.strangers}
-    unable = [reader for reader in readers() if reader in strange]
-    able = [reader for _, row in reasons[:1] for reader in row.readers if reader not in unable]
+    able = [reader for reader in EVERY_COPY if all(reader in row.readers for _, row in reasons)]
+    unable = [reader for reader in EVERY_COPY if reader not in able]
     return [
         warning(
             "readers",
             f"{' and '.join(unable)} cannot read the result",
             found=", ".join(what for what, _ in reasons),
-            expected=f"readable by {' and '.join(able)}",
+            expected=f"readable by {' and '.join(able)}" if able else None,
         ),
         *misread,
     ]
@@ -55,15 +72,17 @@ def codec_problems(layout: Layout) -> list[Problem]:
 
 def _misread(layout: Layout) -> Iterator[Problem]:
     """Warnings about readers that show other values, without an error."""
-    features = head_features(array_head(layout))
-    for reader in table().current:
-        wrong = [name for name in features if reader.refuses.get(name) == MISREAD]
-        if wrong and reader.built_on is None:
+    rows = {name: features()[name] for name in _layout_features(layout) if name in features()}
+    for reader in READERS:
+        wrong = [name for name, row in rows.items() if reader in row.misread_by]
+        if wrong and not any(reader in row.refused_by for row in rows.values()):
             yield warning(
                 "readers",
                 f"{reader} shows other values, without an error",
                 found=", ".join(wrong),
-                advice=f"With --for {reader.name}, the result avoids this, or is refused.",
+                advice="With --set shard-index-location=end, it reads the result."
+                if wrong == [INDEX_AT_START]
+                else f"Do not open the array with {reader}.",
             )
 
 
@@ -74,7 +93,7 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
     if twice:
         yield warning(
             "readers",
-            f"{table().unable(ONE_TWICE)} cannot read the result: a dimension name is used twice",
+            f"{_unable(ONE_TWICE)} cannot read the result: a dimension name is used twice",
             found=excerpt(twice),
             expected="each name once",
             advice="Correct the names, or use --conventions none to leave them among the attributes.",
@@ -84,12 +103,16 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
         if place is not None:
             yield warning(
                 "readers",
-                f"{table().unable(HALF_A_PAIR)} cannot read the result: "
+                f"{_unable(HALF_A_PAIR)} cannot read the result: "
                 "an attribute has text with half of a surrogate pair",
                 found=place,
                 expected="text that UTF-8 can hold",
                 advice="Correct the attribute.",
             )
+
+
+def _unable(feature: str) -> str:
+    return " and ".join(features()[feature].unable)
 
 
 def _half_a_pair(value: JSON, place: str) -> str | None:

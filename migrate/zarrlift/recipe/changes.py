@@ -70,12 +70,6 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
     "ome": Option(
         "Version of OME-Zarr metadata that conventions write; 0.5 by default.", OmeVersion, rare=True
     ),
-    "readers": Option(
-        "Readers that must be able to read the result, such as gdal,xarray: what is free to choose is "
-        "adapted, the rest refused. `zarrlift list readers` shows them.",
-        metavar="NAMES",
-        flag="--for",
-    ),
 }
 """Field of `ArrayRecipe`, key of a TOML recipe and, with hyphens, option of the command line."""
 

@@ -26,7 +26,7 @@ from zarrstack.core.similar_names import did_you_mean
 from ..core.chain.array_filters import ARRAY_FILTERS
 from ..core.chain.chain import ARRAY_TO_BYTES, Chain
 from ..core.chain.codec_limits import limits_problem
-from ..core.chain.reader_table import codecs, data_types, readers
+from ..core.chain.reader_table import codecs, data_types
 from ..core.codec_spec import CodecSpec
 from ..core.data_types.v3 import DataType
 
@@ -191,7 +191,7 @@ def parse_data_type(value: str | JSONObject | DataType | None) -> DataType | Non
             advice=did_you_mean(text, table),
         ) from error
     row = table.get(data_type.name)
-    if row is None or readers()[0] not in row.readers:  # zarr-python, the older
+    if row is None or "zarr-python" not in row.readers:
         raise UsageError("this data type cannot be written", found=text, expected=", ".join(table))
     return data_type
 

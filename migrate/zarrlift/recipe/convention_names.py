@@ -68,22 +68,3 @@ def require_known(names: Iterable[str]) -> None:
             advice=did_you_mean(name, choices)
             or "One of your own is known once `zarrlift.ArrayRecipe(conventions=[...])` has its class.",
         )
-
-
-def parse_readers(value: str | Sequence[str]) -> tuple[str, ...]:
-    """The readers in a comma-separated text or a list, each once; UsageError for an unknown one.
-
-    A name may have a version: "gdal 3.10", "gdal==3.10".
-    """
-    names: Any = value.split(",") if isinstance(value, str) else value
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise UsageError("--for takes names of readers", found=repr(value), expected="such as gdal,xarray")
-    parsed = tuple(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
-    if parsed:
-        from ..core.chain.reader_table import table
-
-        for name in parsed:
-            table().named(name)
-    elif names:
-        raise UsageError("--for takes names of readers", found=repr(value), expected="such as gdal,xarray")
-    return parsed

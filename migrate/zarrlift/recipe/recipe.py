@@ -33,7 +33,7 @@ from .changes import (
     ZeroFill,
 )
 from .codecs import CodecRequest, data_type_text, parse_codecs, parse_data_type
-from .convention_names import conventions_text, parse_conventions, parse_readers
+from .convention_names import conventions_text, parse_conventions
 from .grid import Shape, ShardRequest, lengths_text, parse_chunks, parse_shards, shards_text
 
 CodecForms: TypeAlias = str | JSONObject | list[JSON] | Chain | CodecRequest
@@ -117,8 +117,6 @@ class ArrayRecipe:
     """"ome" writes OME-Zarr 0.5 metadata for the multiscale pyramids of N5 programs."""
     ome: OmeVersion = "0.5"
     """The version of OME-Zarr that conventions write."""
-    readers: _Parsed[str | Sequence[str], tuple[str, ...]] = _Parsed(parse_readers, (), list)
-    """Readers that must be able to read the result, such as "gdal,xarray" or "zarr-python 3.1"."""
 
     def __post_init__(self) -> None:
         for name, option in ARRAY_OPTIONS.items():

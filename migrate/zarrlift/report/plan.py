@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ..core.chain.reader_table import Reader, table
+from ..core.chain.reader_table import READERS
 from ..core.grid.frames import Shards
 from ..jobs.units import (
     ROUTES,
@@ -19,15 +19,15 @@ from ..jobs.units import (
     shape_text,
 )
 from ..planning.estimates import plan_totals
-from ..planning.result_readers import readings
+from ..planning.reader_limits import readings
 from . import blocks as b
 from .archive import conventions, refused_briefly
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
 
+    from ..core.chain.reader_table import Reading
     from ..planning.plans import ArrayPlan, Plan
-    from ..planning.result_readers import Reading
 
 _Form: TypeAlias = "Callable[[ArrayPlan], str]"
 _ROWS: Final = 12
@@ -133,7 +133,7 @@ def _groups(arrays: Sequence[ArrayPlan]) -> list[list[ArrayPlan]]:
         alike.setdefault((*route, _codecs(array), _keys(array)), []).append(array)
     groups: dict[tuple[object, ...], list[ArrayPlan]] = {}
     for key, group in alike.items():
-        able = next(readings(group, _current()))[1].able if len(group) == 1 else ()
+        able = next(readings(group))[1].able if len(group) == 1 else ()
         groups.setdefault((*key[:3], *able) if able else key, []).extend(group)
     return list(groups.values())
 
@@ -189,30 +189,23 @@ def _cost(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
         yield "memory", f"about {bytes_text(max(needed))} for each worker, in addition to the program's own"
 
 
-def _current() -> tuple[Reader, ...]:
-    """The newest version of each reader, except for those of no Zarr v3."""
-    return tuple(reader for reader in table().current if reader.reads and reader.built_on is None)
-
-
 def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
     """Who can read all of the arrays, and who cannot, and why."""
-    readers = _current()
-    prevents: dict[Reader, dict[str, None]] = {}
-    lost: Counter[Reader] = Counter()
-    unknown: set[Reader] = set()
-    for _, reading in readings(group, readers):
-        unknown.update(reading.unknown)
+    able = set(READERS)
+    prevents: dict[str, dict[str, None]] = {}
+    lost: Counter[str] = Counter()
+    for _, reading in readings(group):
+        able.intersection_update(reading.able)
         lost.update(reading.unable.keys())
         for reader, features in reading.unable.items():
             prevents.setdefault(reader, {}).update(dict.fromkeys(features))
-    able = [reader.name for reader in readers if reader not in prevents and reader not in unknown]
-    yield "read by", ", ".join(able)
+    yield "read by", ", ".join(reader for reader in READERS if reader in able)
     reasons: dict[str, list[str]] = {}
     for reader, features_ in prevents.items():
         why = ", ".join([*features_][:2]) + (", ..." if len(features_) > 2 else "")
         if lost[reader] < len(group):
             why += f", in {count_text(lost[reader])} of {count_text(len(group))} arrays"
-        reasons.setdefault(safe(why), []).append(reader.name)
+        reasons.setdefault(safe(why), []).append(reader)
     yield "not by", "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
 
 
@@ -258,7 +251,6 @@ def plan_json(plan: Plan, documents: Mapping[str, JSON]) -> JSONObject:
 
 def _reading(reading: Reading) -> JSONObject:
     return {
-        "yes": [str(reader) for reader in reading.able],
-        "no": {str(reader): list(features) for reader, features in reading.unable.items()},
-        "unknown": {str(reader): list(features) for reader, features in reading.unknown.items()},
+        "yes": list(reading.able),
+        "no": {reader: list(features) for reader, features in reading.unable.items()},
     }

@@ -45,7 +45,6 @@ migrate ocean.zarr out.zarr --recipe notes.txt
 migrate ocean.zarr out.zarr --model nope.json
 migrate ocean.zarr out.zarr --source-through chace
 migrate ocean.zarr out.zarr --executor daks
-migrate ocean.zarr out.zarr --for gdall
 migrate ocean.zarr out.zarr --conventions omee
 migrate ocean.zarr out.zarr --from n5
 migrate ocean.zarr out.zarr --storage-options anon
@@ -77,8 +76,6 @@ finish done.zarr --yes  # exits 1
 batch run
 batch run folder
 batch run folder --to done.zarr
-list readers gdall
-list reader
 model validate ocean.zarr nope.json
 completion tcsh
 migrate out.zarr ocean.zarr

@@ -133,7 +133,6 @@ def _any_recipes(draw: st.DrawFn, ndim: int = 2, dtype: np.dtype[Any] | None = N
         "conventions": st.sampled_from(CONVENTIONS),
         "multiscale": st.just("ome"),
         "ome": st.just("0.6"),
-        "readers": st.sampled_from(["gdal", "neuroglancer", "zarrita,tensorstore", "xarray", "zarr-java"]),
     }
     names = draw(st.lists(st.sampled_from(sorted(asked)), unique=True, max_size=5))
     return ArrayRecipe(**{name: draw(asked[name]) for name in names})

@@ -418,9 +418,9 @@ def test_what_does_not_fit_an_array_refuses_that_array(source: ArrayNode, recipe
         (
             node(UTF8, dtype="string", fill=""),
             {},
-            ["tensorstore 0.1.86", "data type string", "codec vlen-utf8"],
+            ["tensorstore", "data type string", "codec vlen-utf8"],
         ),
-        (node(LITTLE, numcodec("lz4")), {"codecs": "keep"}, ["tensorstore 0.1.86", "codec numcodecs.lz4"]),
+        (node(LITTLE, numcodec("lz4")), {"codecs": "keep"}, ["tensorstore", "codec numcodecs.lz4"]),
         (node(LITTLE, numcodec("lz4")), {"codecs": '[{"name": "numcodecs.bz2"}]'}, ["codec numcodecs.bz2"]),
         (node(LITTLE), {}, None),
     ],

@@ -1,224 +1,174 @@
-"""The table of who can read what of a Zarr v3 result: features of nodes, by reader and version.
+"""Who can read what of a Zarr v3 result: data types, codecs, shards, keys and a few other features of arrays.
 
-The table is `readers.json` beside this module, which is read on first use. `tests/support/reader_evidence.py`
-writes what was tested: an array per feature, opened by each reader, its values compared. Rows of readers that
-could not be installed there state the document that they were taken from.
+`tests/end_to_end/test_reader_table.py` opens an array with each feature by the readers that are installed and
+compares the values; the rows of neuroglancer and GDAL were tested in the same way (neuroglancer 2.41.2, GDAL
+3.12.2). `docs/reference/readers.md` is generated from the table.
 
-Every copy is made for the zarr-pythons and the tensorstore of the table; `Row` states which of them support
-the name of a codec or data type, and where it is registered. Registers: the core specification,
-https://zarr-specs.readthedocs.io/en/latest/v3/, and zarr-extensions,
+Registers: the core specification, https://zarr-specs.readthedocs.io/en/latest/v3/, and zarr-extensions,
 https://github.com/zarr-developers/zarr-extensions (listing of 2026-07-14).
 """
 
 from __future__ import annotations
 
-import json
-import pkgutil
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from math import isfinite
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
-from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSON, JSONObject
-from zarrstack.core.similar_names import did_you_mean
 
 Register: TypeAlias = Literal["core", "zarr-extensions"]
 
-FILE: Final = "readers.json"
-MISREAD: Final = "other values, without an error"
-"""What is noted where a reader opens an array and shows other values."""
-NAN: Final = "attributes: bare NaN or Infinity"
-HALF_A_PAIR: Final = "attributes: half of a surrogate pair"
+READERS: Final = ("zarr-python", "tensorstore", "zarrs", "xarray", "zarrita", "neuroglancer", "gdal")
+EVERY_COPY: Final = ("zarr-python", "tensorstore")
+"""The readers for which every copy is made."""
+
+INDEX_AT_START: Final = "shards: index at the start"
 ONE_TWICE: Final = "dimension names: one twice"
-_EVERY_COPY: Final = ("zarr-python", "tensorstore")
+HALF_A_PAIR: Final = "attributes: half of a surrogate pair"
+_BARE: Final = "attributes: bare NaN or Infinity"
 _EXACT: Final = 2**53
 """Integers beyond it are not exact as a double, the only number of JavaScript's JSON."""
 
+_PYTHON_ONLY: Final = "tensorstore zarrs zarrita neuroglancer gdal"
+_PYTHON_AND_ZARRS: Final = "tensorstore zarrita neuroglancer gdal"
+_PYTHON_AND_ZARRITA: Final = "tensorstore zarrs neuroglancer gdal"
+_NONE: Final = " ".join(READERS)
+"""Readers that refuse what only zarr-python and xarray read, or these and another, or nobody."""
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Reader:
-    """One version of a reader, and what it reads; equal to itself only."""
+_TABLE: Final[Mapping[str, Sequence[tuple[str, Register | None, str]]]] = MappingProxyType(
+    {
+        "data type": (
+            ("bool int64 float64", "core", "neuroglancer"),
+            ("int8 int16 int32 uint8 uint16 uint32 uint64 float32", "core", ""),
+            ("float16 complex64 complex128", "core", "zarrita neuroglancer"),
+            ("fixed_length_utf32 structured", "zarr-extensions", _PYTHON_ONLY),
+            ("numpy.datetime64 numpy.timedelta64 bytes", "zarr-extensions", _PYTHON_AND_ZARRS),
+            ("string", "zarr-extensions", "tensorstore neuroglancer gdal"),
+            ("struct", "zarr-extensions", _NONE),
+            ("null_terminated_bytes", None, _PYTHON_ONLY),
+            ("variable_length_bytes", None, _PYTHON_AND_ZARRS),
+            ("raw_bytes", None, "zarrs zarrita neuroglancer gdal"),
+        ),
+        "codec": (
+            ("bytes transpose gzip blosc", "core", ""),
+            ("zstd", "zarr-extensions", ""),
+            ("crc32c sharding_indexed", "core", "gdal"),
+            ("vlen-utf8", "zarr-extensions", "tensorstore neuroglancer gdal"),
+            ("vlen-bytes", "zarr-extensions", _PYTHON_AND_ZARRS),
+            ("numcodecs.zlib numcodecs.shuffle", None, "tensorstore neuroglancer gdal"),
+            ("numcodecs.gzip numcodecs.lz4 numcodecs.zstd numcodecs.blosc", None, _PYTHON_AND_ZARRITA),
+            ("numcodecs.delta numcodecs.bitround", None, _PYTHON_AND_ZARRITA),
+            ("numcodecs.bz2 numcodecs.fixedscaleoffset", None, _PYTHON_AND_ZARRS),
+            ("numcodecs.lzma numcodecs.crc32 numcodecs.crc32c numcodecs.adler32", None, _PYTHON_ONLY),
+            ("numcodecs.fletcher32 numcodecs.jenkins_lookup3", None, _PYTHON_ONLY),
+            ("numcodecs.astype numcodecs.quantize numcodecs.packbits", None, _PYTHON_ONLY),
+            ("numpy_bytes lz4_block lz4_bare numcodecs.msgpack2 numcodecs.vlen-array", None, _NONE),
+            ("numcodecs.pickle numcodecs.base64", None, _NONE),
+            ("numcodecs.categorize numcodecs.object-categorize", None, _NONE),
+            ("n5_default", "zarr-extensions", _NONE),
+            ("numcodecs.json2", None, "zarr-python tensorstore zarrs xarray neuroglancer gdal"),
+        ),
+        "chunk keys:": (("default v2", "core", ""),),
+    }
+)
+"""Kind -> names, their register, and the readers that refuse them. None: in use, but not registered."""
 
-    name: str
-    version: str
-    tested: str | None
-    """Date of the test; None if the answers are those of `source`."""
-    source: str | None
-    """Address of the document or code that was read."""
-    note: str | None
-    built_on: str | None
-    """The reader that does the reading, whose answers these are."""
-    reads: frozenset[str]
-    """Features that it reads."""
-    refuses: Mapping[str, str]
-    """Feature -> what it said, or what is documented."""
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.version}".rstrip()
-
-    def answer(self, feature: str) -> bool | None:
-        """Whether it reads a feature; None if that is unknown."""
-        return True if feature in self.reads else False if feature in self.refuses else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Features by group, and the readers in the order of the docs."""
-
-    features: Mapping[str, tuple[str, ...]]
-    """Group, such as "data types", -> its features."""
-    registered: Mapping[str, Register]
-    """Feature -> the register that has its name."""
-    readers: tuple[Reader, ...]
-
-    @property
-    def cells(self) -> tuple[int, int]:
-        """(number of cells that were tested, number of cells)."""
-        rows = sum(map(len, self.features.values()))
-        own = [reader for reader in self.readers if reader.built_on is None]
-        tested = sum(len(reader.reads) + len(reader.refuses) for reader in own if reader.tested)
-        return tested, rows * len(own)
-
-    def unable(self, feature: str) -> str:
-        """Names of the current readers of Zarr v3 that do not read a feature."""
-        return " and ".join(
-            reader.name
-            for reader in self.current
-            if reader.reads and not reader.built_on and reader.answer(feature) is False
-        )
-
-    @property
-    def current(self) -> tuple[Reader, ...]:
-        """One version of each reader: the newest that was tested, or else the newest."""
-        newest: dict[str, Reader] = {}
-        for reader in self.readers:
-            previous = newest.get(reader.name)
-            if previous is None or reader.tested or not previous.tested:
-                newest[reader.name] = reader
-        return tuple(newest.values())
-
-    def named(self, text: str) -> Reader:
-        """The reader of "gdal", "gdal 3.10" or "gdal==3.10.3"; UsageError for an unknown one.
-
-        A name alone means the version in `current`; the beginning of a version is enough.
-        """
-        name, _, version = re.sub(r"\s*==\s*|\s+", "==", text.strip()).partition("==")
-        name = name.lower()
-        if not version:
-            for reader in self.current:
-                if reader.name == name:
-                    return reader
-        versions = [reader for reader in self.readers if reader.name == name]
-        for reader in reversed(versions):
-            if (reader.version + ".").startswith(version + "."):
-                return reader
-        names = [reader.name for reader in self.current]
-        raise UsageError(
-            f"unknown version of {name}" if versions else f"unknown reader {name!r}",
-            found=text,
-            expected="one of " + ", ".join(map(str, versions) if versions else names),
-            advice=None if versions else did_you_mean(name, names),
-        )
-
-
-@cache
-def table() -> Table:
-    """The table, read once."""
-    data = json.loads(pkgutil.get_data(__package__, FILE) or b"")
-    answers: dict[str, tuple[frozenset[str], Mapping[str, str]]] = {}
-    readers = []
-    for row in data["readers"]:
-        base = row.get("built_on")
-        if base is None:
-            refusals: dict[str, str] = {
-                name: text for text, names in row["refuses"].items() for name in names
-            }
-            answer: tuple[frozenset[str], Mapping[str, str]] = (
-                frozenset(row["reads"]),
-                MappingProxyType(refusals),
-            )
-            answers[f"{row['name']} {row['version']}".rstrip()] = answer
-        else:
-            answer = answers[base]
-        readers.append(
-            Reader(
-                name=row["name"],
-                version=row["version"],
-                tested=row.get("tested"),
-                source=row.get("source"),
-                note=row.get("note"),
-                built_on=base,
-                reads=answer[0],
-                refuses=answer[1],
-            )
-        )
-    return Table(
-        features=MappingProxyType({group: tuple(names) for group, names in data["features"].items()}),
-        registered=MappingProxyType(data["registered"]),
-        readers=tuple(readers),
-    )
-
-
-# ----- codecs and data types
+_OTHERS: Final = (
+    (INDEX_AT_START, "gdal", "zarrita"),
+    ("shape: 0 dimensions", "gdal", ""),
+    ("shape: a length of 0", "zarrita gdal", ""),
+    ("fill value: bits", "", "zarrs zarrita"),
+    ("fill value: beyond 2^53", "", "zarrita neuroglancer"),
+    ("dimension names: none", "xarray", ""),
+    (ONE_TWICE, "tensorstore", ""),
+    (HALF_A_PAIR, "tensorstore zarrs", ""),
+    (_BARE, "tensorstore zarrs zarrita neuroglancer", ""),
+)
+"""Further features, the readers that refuse them, and those that show other values without an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A name of a codec or data type, its register, and the readers that support it."""
+    """A feature, where its name is registered, and the readers that do not read it."""
 
     name: str
-    register: Register | None
-    """None: in use, but not registered."""
-    readers: tuple[str, ...]
-    """Those of `readers()` that support it."""
-    strangers: tuple[str, ...]
-    """The others of `readers()`."""
+    register: Register | None = None
+    refused_by: tuple[str, ...]
+    misread_by: tuple[str, ...] = ()
+    """Readers that show other values, without an error."""
+
+    @property
+    def unable(self) -> tuple[str, ...]:
+        """The readers that do not read it, in the order of `READERS`."""
+        return tuple(name for name in READERS if name in self.refused_by or name in self.misread_by)
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """Those of `EVERY_COPY` that read it."""
+        return tuple(name for name in EVERY_COPY if name not in self.unable)
 
     @property
     def portable(self) -> bool:
-        """Whether it is registered and all of `readers()` support it."""
-        return self.register is not None and not self.strangers
+        """Whether it is registered and all of `EVERY_COPY` read it."""
+        return self.register is not None and self.readers == EVERY_COPY
 
 
 @cache
-def readers() -> tuple[str, ...]:
-    """The readers for which every copy is made: the supported zarr-pythons, and tensorstore."""
-    return tuple(str(reader) for reader in table().readers if reader.name in _EVERY_COPY)
+def features() -> Mapping[str, Row]:
+    """Feature, such as "codec zstd" -> row."""
+    rows = {
+        f"{kind} {name}": Row(name=name, register=register, refused_by=tuple(refused.split()))
+        for kind, lines in _TABLE.items()
+        for names, register, refused in lines
+        for name in names.split()
+    }
+    for name, refused, misread in _OTHERS:
+        rows[name] = Row(name=name, refused_by=tuple(refused.split()), misread_by=tuple(misread.split()))
+    return MappingProxyType(rows)
 
 
 @cache
 def codecs() -> Mapping[str, Row]:
     """Codec name -> row."""
-    return _rows("codec")
+    return _of_kind("codec ")
 
 
 @cache
 def data_types() -> Mapping[str, Row]:
     """Data type name -> row."""
-    return _rows("data type")
+    return _of_kind("data type ")
 
 
-def _rows(kind: str) -> Mapping[str, Row]:
-    """One row per name: variants, such as blosc's, count together."""
-    variants: dict[str, list[str]] = {}
-    for feature in table().features[f"{kind}s"]:
-        variants.setdefault(feature.removeprefix(f"{kind} ").partition(" ")[0], []).append(feature)
-    judges = [(str(reader), reader.reads) for reader in table().readers if reader.name in _EVERY_COPY]
-    rows: dict[str, Row] = {}
-    for name, features in variants.items():
-        able = tuple(judge for judge, reads in judges if reads.issuperset(features))
-        rows[name] = Row(
-            name=name,
-            register=table().registered.get(f"{kind} {name}"),
-            readers=able,
-            strangers=tuple(judge for judge, _ in judges if judge not in able),
-        )
-    return MappingProxyType(rows)
+def _of_kind(kind: str) -> Mapping[str, Row]:
+    return MappingProxyType(
+        {row.name: row for feature, row in features().items() if feature.startswith(kind)}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Which readers read an array; a reader is in neither of them if a feature is not in the table."""
+
+    able: tuple[str, ...]
+    unable: Mapping[str, tuple[str, ...]]
+    """Reader -> features that it does not read."""
+
+
+@lru_cache(maxsize=1024)
+def reading(names: tuple[str, ...]) -> Reading:
+    """Which readers read an array with these features."""
+    rows = {name: features().get(name) for name in names}
+    prevents = {
+        reader: tuple(name for name, row in rows.items() if row is not None and reader in row.unable)
+        for reader in READERS
+    }
+    unable = {reader: found for reader, found in prevents.items() if found}
+    able = () if None in rows.values() else tuple(reader for reader in READERS if reader not in unable)
+    return Reading(able=able, unable=MappingProxyType(unable))
 
 
 # ----- features of a document
@@ -229,35 +179,19 @@ def head_features(document: JSONObject) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_head(document)))
 
 
-def node_features(path: str, attributes: JSON) -> tuple[str, ...]:
-    """Features of a node's name and attributes."""
-    features = []
-    for name in path.split("/"):
-        if not name.isascii():
-            features.append("name: not ASCII")
-        if " " in name:
-            features.append("name: with a space")
-        if name.startswith("."):
-            features.append("name: with a leading dot")
-    features.extend(_values(attributes))
-    return tuple(dict.fromkeys(features))
+def attribute_features(attributes: JSON) -> tuple[str, ...]:
+    """Features of a node's attributes."""
+    return tuple(dict.fromkeys(_values(attributes)))
 
 
 def _head(document: JSONObject) -> Iterator[str]:
     data_type = document["data_type"]
     yield f"data type {data_type if isinstance(data_type, str) else data_type['name']}"
     yield from _codecs(document["codecs"])
-    keys = document["chunk_key_encoding"]
-    separator = keys.get("configuration", {}).get("separator", "/" if keys["name"] == "default" else ".")
-    yield f"chunk keys: {keys['name']} {separator}"
+    yield f"chunk keys: {document['chunk_key_encoding']['name']}"
     names = document.get("dimension_names")
-    if names is None:
-        if document["shape"]:
-            yield "dimension names: none"
-    elif None in names:
-        yield "dimension names: some"
-    else:
-        yield "dimension names: all"
+    if names is None and document["shape"]:
+        yield "dimension names: none"
     if names and any(a == b for a, b in pairwise(sorted(name for name in names if name is not None))):
         yield ONE_TWICE
     if not document["shape"]:
@@ -272,40 +206,25 @@ def _codecs(codecs: Iterable[Any]) -> Iterator[str]:
         name, configuration = (
             (codec, {}) if isinstance(codec, str) else (codec["name"], codec.get("configuration", {}))
         )
-        if name == "blosc":
-            yield f"codec blosc {configuration.get('cname')}"
-            continue
         yield f"codec {name}"
-        if name == "bytes" and configuration.get("endian") == "big":
-            yield "codec bytes big-endian"
-        if name == "zstd" and configuration.get("checksum"):
-            yield "codec zstd with checksum"
         if name == "sharding_indexed":
             if configuration.get("index_location") == "start":
-                yield "shards: index at the start"
-            index = [codec["name"] for codec in configuration.get("index_codecs", ())]
-            if index == ["bytes"]:
-                yield "shards: index without checksum"
+                yield INDEX_AT_START
             yield from _codecs(configuration["codecs"])
 
 
 def _fill(value: JSON) -> Iterator[str]:
     for part in value if isinstance(value, list | tuple) else (value,):
-        if part == "NaN":
-            yield "fill value: NaN"
-        elif part in ("Infinity", "-Infinity"):
-            yield "fill value: Infinity"
-        elif isinstance(part, str) and part.startswith("0x"):
+        if isinstance(part, str) and part.startswith("0x"):
             yield "fill value: bits"
         elif type(part) is int and abs(part) > _EXACT:
             yield "fill value: beyond 2^53"
 
 
 def _values(value: JSON) -> Iterator[str]:
-    """Features of attributes."""
     if isinstance(value, float):
         if not isfinite(value):
-            yield NAN
+            yield _BARE
     elif isinstance(value, str):
         if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             yield HALF_A_PAIR
