@@ -13,13 +13,11 @@ _.readinto
 # IPython and Jupyter.
 _._repr_html_
 
-# zarr-python: of stores, of their test suite (zarr.testing.store), of codec pipelines and of `create_array`.
+# zarr-python: of stores, of their test suite (zarr.testing.store) and of codec pipelines.
 _.supports_deletes
 _.buffer_cls
 _.store_not_open
 _.DecodedChunks
-_.serializer
-_.write_data
 
 # numcodecs, whose switch it is.
 _.use_threads

@@ -707,18 +707,16 @@ def test_chunks_wait_inside_a_block_and_not_outside_of_it(below, objects):
 def test_the_arrays_of_a_group_share_the_budget_of_its_block(below):
     for name in ("a", "b"):
         zarrstack.create_array(below, name=name, **ARRAY, storage_transformers=[ENTRY])
-    with zarrstack.open_group(below, memory_bytes="1MB", concurrency=3) as group:
+    with zarrstack.open_group(below, memory_bytes="1MB") as group:
         below.sets.clear()
         for name in ("a", "b"):
             group[name][1] = 7
         assert group.store.figures().open_shards == 2
         assert group.store.figures().memory_bytes == 1_000_000
         assert below.sets == []
-        assert zarr.config.get("async.concurrency") == 3
         assert [group[name][1] for name in ("a", "b")] == [7, 7]
         group["a"].attrs["unit"] = "m"  # a barrier for this array alone
         assert [key for key in below.sets if "/c/" in key] == ["a/c/0"]
-    assert zarr.config.get("async.concurrency") == 10
     assert [key for key in below.sets if "/c/" in key] == ["a/c/0", "b/c/0"]
 
 
@@ -733,19 +731,10 @@ def test_chunks_wait_without_a_block_only_if_a_budget_is_given(below, options, w
     assert below.sets == ["a/c/0"]
 
 
-def test_buffer_none_stores_each_change_inside_a_block_too(below):
-    zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=[ENTRY])
-    with zarrstack.open_array(below, path="a", buffer="none") as array:
-        below.sets.clear()
-        array[1] = 1
-        assert below.sets == ["a/c/0"]
-
-
-@pytest.mark.parametrize("options", [{"buffer": "some"}, {"memory_bytes": "much"}, {"concurrency": 0}])
-def test_a_wrong_option_is_refused(below, options):
+def test_a_budget_that_is_no_size_is_refused(below):
     zarrstack.create_array(below, name="a", **ARRAY)
-    with pytest.raises(UsageError, match=next(iter(options))):
-        zarrstack.open(below, path="a", **options)
+    with pytest.raises(UsageError, match="memory_bytes"):
+        zarrstack.open(below, path="a", memory_bytes="much")
 
 
 def test_metadata_may_not_ask_for_memory(below):

@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import zarr
 
 from .layer import PerArray
 
 
-@dataclass(kw_only=True, slots=True)
-class Block:
-    """What begins with a `with` statement, and ends with it."""
+class Block(NamedTuple):
+    """What a `with` statement needs to know."""
 
     store: PerArray
-    budget: int | None
-    """Bytes of chunks that may wait for their shards; None: none do."""
-    concurrency: int | None
+    budget: int
+    """Bytes of chunks that may wait for their shards."""
     closes: bool
     """Whether to close the store: if it was opened for this node."""
-    entered: list[ExitStack] = field(default_factory=list)
-
-    def enter(self) -> None:
-        """Begin; in a block of the same node this does nothing."""
-        with ExitStack() as stack:
-            if not self.entered:
-                self._begin(stack)
-            self.entered.append(stack.pop_all())
-
-    def _begin(self, stack: ExitStack) -> None:
-        if self.concurrency is not None:
-            stack.enter_context(zarr.config.set({"async.concurrency": self.concurrency}))
-        if self.closes:
-            stack.callback(self.store.close)
-        if self.budget is not None:
-            if not self.store.buffers:
-                self.store.buffer_writes(self.budget)
-            stack.callback(self.store.end_buffer)
-
-    def leave(self) -> None:
-        """Store what waits, whether or not the block failed; errors are raised, and what waits stays."""
-        self.entered.pop().close()
 
 
 class _InBlock:
@@ -67,11 +41,15 @@ class _InBlock:
         return store
 
     def __enter__(self) -> Self:
-        self._block.enter()
+        if not self.store.buffers:
+            self.store.buffer_writes(self._block.budget)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._block.leave()
+        # If what waits cannot be stored, the store stays open with it.
+        self.store.end_buffer()
+        if self._block.closes:
+            self.store.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (self._plain, (getattr(self, self._wraps),))
