@@ -262,16 +262,17 @@ def test_what_asks_for_no_change_is_copied_as_it_is(source, tmp_path):
 
 @pytest.fixture
 def layered(tmp_path) -> Path:
-    """An archive of an array that zarrstack stores through transformers; consolidated."""
+    """An array that zarrstack stores through transformers, consolidated as by its earlier versions."""
     path = tmp_path / "layered.zarr"
     sharding = zarrstack.Sharding(chunks_per_shard=[2, 2])
     array = zarrstack.create_array(
         path, name="a", shape=(8, 8), chunks=(2, 2), dtype="i4", storage_transformers=[sharding]
     )
     array[...] = np.arange(64).reshape(8, 8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        zarr.consolidate_metadata(array.store)
+    document = json.loads((path / "a/zarr.json").read_text())
+    block = {"kind": "inline", "must_understand": False, "metadata": {}, GUARD: {"a": document}}
+    root = {"zarr_format": 3, "node_type": "group", "attributes": {}, "consolidated_metadata": block}
+    (path / "zarr.json").write_text(json.dumps(root))
     return path
 
 
