@@ -33,7 +33,7 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore
 from zarr.testing.store import LatencyStore
 
 from zarrstack import Cache, Sharding, stack
-from zarrstack.base.registry import find, registered
+from zarrstack.base import registry
 from zarrstack.layers.rekey import Prefix
 
 KEYS = [f"a/c/{number // 20}/{number % 20}" for number in range(300)]
@@ -86,13 +86,10 @@ def variants(folder: Path) -> dict[str, Maker]:
     }
 
     def maker(name: str, given: dict[str, object]) -> Maker:
-        return lambda store: stack(store, find(name)(None, **given))
+        return lambda store: stack(store, registry.find(name)(None, **given))
 
     return {
-        row: maker(layer.name, given)
-        for layer in registered()
-        if layer.problem is None
-        for row, given in options.get(layer.name, {layer.name: {}}).items()
+        row: maker(name, given) for name in registry.names() for row, given in options.get(name, {name: {}}).items()
     }
 
 

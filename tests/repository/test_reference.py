@@ -33,7 +33,7 @@ from zarrlift.recipe.changes import ARRAY_OPTIONS
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.recipe.toml_file import _TOP, parse_recipe
 from zarrlift.storage.remote import aws_profile, obstore_s3, store_at
-from zarrstack.base import plugins, registry
+from zarrstack.base import registry
 
 # docs/reference/json.md as a schema: which members a JSON document may have, and of which types.
 
@@ -393,8 +393,7 @@ DOCUMENT = json.loads(STORED_FORMAT.partition("```json\n")[2].partition("```")[0
 
 
 def test_every_layer_that_metadata_may_name_is_on_the_page_and_no_other() -> None:
-    names = {point.name for point in plugins.registered(registry.GROUP)}
-    layers = {name for name in names if registry.find(name).in_metadata}
+    layers = {name for name in registry.names() if registry.find(name).in_metadata}
     assert set(re.findall(r"^## zarrstack\.(\w+)$", STORED_FORMAT, re.MULTILINE)) == layers
 
 

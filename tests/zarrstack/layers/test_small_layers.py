@@ -21,7 +21,7 @@ from zarr.storage import LocalStore, MemoryStore
 
 from zarrstack import Cache, Log, ReadOnly, Retry, Sharding, Throttle, stack
 from zarrstack.base.descend import serves_sync
-from zarrstack.base.registry import find, registered
+from zarrstack.base.registry import find, names
 from zarrstack.core.errors import UsageError
 from zarrstack.testing import LayerTests
 from zarrstack.testing.operations import expected, perform
@@ -101,7 +101,7 @@ def test_a_wrong_option_is_refused_by_name(layer, options):
 PAGES = Path(__file__).parents[3] / "docs" / "transformers"
 WITHOUT = {"per-array"}
 """Layers that the page on all of them describes."""
-LAYERS = sorted({layer.name for layer in registered()} - WITHOUT)
+LAYERS = sorted({*names()} - WITHOUT)
 ROW = re.compile(r"^\|(?P<options>[^|]+)\|(?P<rest>.*)$", re.MULTILINE)
 
 

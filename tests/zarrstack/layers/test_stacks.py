@@ -31,8 +31,9 @@ from zarrstack import (
     Throttle,
     stack,
 )
+from zarrstack.base import registry
 from zarrstack.base.array_documents import GUARD
-from zarrstack.base.registry import find, registered
+from zarrstack.base.registry import find
 from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError
 from zarrstack.testing import KEYS, LayerTests, Place, compare
 
@@ -104,7 +105,7 @@ globals().update({test.__name__: test for test in map(suite, STACKS)})
 
 
 def test_every_registered_layer_is_tried():
-    assert {layer.name for layer in registered()} == {name.split()[0] for name in LAYERS} | READING
+    assert {*registry.names()} == {name.split()[0] for name in LAYERS} | READING
 
 
 @pytest.mark.parametrize("name", sorted({name.split()[0] for name in LAYERS} | READING))

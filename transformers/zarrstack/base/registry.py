@@ -30,8 +30,8 @@ def find(name: str) -> type[StorageTransformer]:
     if not points:
         raise UsageError(
             f"unknown storage transformer {name!r}",
-            expected=", ".join(_names()) or "a registered name",
-            advice=did_you_mean(name, _names())
+            expected=", ".join(names()) or "a registered name",
+            advice=did_you_mean(name, names())
             or "Install the package that provides it, or correct the name.",
         )
     if len(points) > 1:
@@ -71,7 +71,8 @@ def _loaded(point: EntryPoint) -> type[StorageTransformer]:
     return candidate
 
 
-def _names() -> list[str]:
+def names() -> list[str]:
+    """The names of all registered layers; none is loaded."""
     return sorted({point.name for point in plugins.registered(GROUP)})
 
 
