@@ -89,7 +89,9 @@ def variants(folder: Path) -> dict[str, Maker]:
         return lambda store: stack(store, registry.find(name)(None, **given))
 
     return {
-        row: maker(name, given) for name in registry.names() for row, given in options.get(name, {name: {}}).items()
+        row: maker(name, given)
+        for name in registry.names()
+        for row, given in options.get(name, {name: {}}).items()
     }
 
 
