@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+import xarray
 import zarr
 from tests.support.example_layers import Mask
 from tests.support.unpacking import unpacked
@@ -258,6 +259,13 @@ def test_creating_such_an_array_removes_consolidated_metadata_first(store, repla
     assert all((found == DATA).all() for found in siblings(store))
     assert (zarrstack.open(store, path="g")["a"][:] == DATA).all()
     assert opened.metadata.consolidated_metadata is not None, "it was opened before"
+
+
+def test_xarray_reads_such_arrays_beside_others(store):
+    for name, layers in (("a", [ENTRY]), ("b", ())):
+        create(store, layers, name, dimension_names=["y", "x"])
+    data = xarray.open_zarr(zarrstack.open_group(store, mode="r").store, consolidated=False)
+    assert {name: (each.values == DATA).all() for name, each in data.items()} == {"a": True, "b": True}
 
 
 def test_consolidated_metadata_that_was_read_before_is_not_written_again(store):
