@@ -172,6 +172,7 @@ def new_job(
         notes = {"source_place": ends.lasting_place, **ends.options}
         if (root := root_to_record(ends.place, overwrite=request.overwrite)) is not None:
             notes["root"] = root
+        claim.require_held()
         job = Job.create(path, plan, id=job_id, record=record, notes=notes, fsync=options.fsync)
         with job, noted_run(job):
             keep_inventory(job, inventories)

@@ -90,6 +90,18 @@ class Claim:
                 return Path(place.storage.path(place.key))
         return None
 
+    def require_held(self) -> None:
+        """Raise JobError if the claim is no longer where it was made: its directory may be another one now."""
+        for place in self.places:
+            current = ClaimHolder.from_bytes(place.read() or b"")
+            if current is None or current.token != self.holder.token:
+                raise JobError(
+                    "the claim of the destination is gone: it was removed, or its directory was replaced",
+                    key=place.shown,
+                    found="nothing" if current is None else str(current),
+                    advice="Run the command again.",
+                )
+
     def release(self) -> tuple[Problem, ...]:
         """Release the destination; returns notes about objects that could not be removed. May be repeated."""
         problems = []

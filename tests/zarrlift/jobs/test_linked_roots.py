@@ -13,6 +13,7 @@ from tests.support.job_archives import values, write_archive
 
 import zarrlift
 from zarrlift.errors import JobError
+from zarrlift.jobs.archive_run import ArchiveRequest
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.jobs.publisher import Publisher
@@ -181,6 +182,32 @@ def test_a_run_whose_parent_becomes_a_link_ends_and_writes_nothing_there(
     (tmp_path / "away").rename(tmp_path / "p")
     assert zarrlift.resume(out).ok
     assert values(out, 3) == values(source, 2)
+
+
+def test_no_job_is_made_where_the_parent_became_a_link_while_it_was_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = write_archive(tmp_path / "source.zarr"), tmp_path / "p/out.zarr"
+    (tmp_path / "p").mkdir()
+    (tmp_path / "q").mkdir()
+    planned = ArchiveRequest.planned
+
+    def planned_and_linked(*args: object, **options: object) -> object:
+        plan = planned(*args, **options)  # type: ignore[arg-type]
+        _parent(tmp_path)
+        return plan
+
+    monkeypatch.setattr(ArchiveRequest, "planned", planned_and_linked)
+    with pytest.raises(JobError, match="the claim of the destination is gone") as refused:
+        zarrlift.migrate(source, out)
+    assert refused.value.problem.key == str(tmp_path / "p/out.zarr.zarrlift.claim")
+    assert everything(tmp_path / "q") == {}
+    monkeypatch.undo()
+    (tmp_path / "p").unlink()
+    (tmp_path / "away").rename(tmp_path / "p")
+    assert zarrlift.migrate(source, out).ok
+    assert values(out, 3) == values(source, 2)
+    assert sorted(os.listdir(tmp_path / "p")) == ["out.zarr", "out.zarr.zarrlift.db"]
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "status --check"])

@@ -450,8 +450,8 @@ def test_a_layer_without_a_store_can_be_shown() -> None:
 
 
 def test_secrets_are_not_shown_and_options_are_text() -> None:
-    html = Sealed(MemoryStore(), key="0123", label="<script>" + "x" * 1000)._repr_html_()
-    assert "0123" not in html
+    html = Sealed(MemoryStore(), key="sesame", label="<script>" + "x" * 1000)._repr_html_()
+    assert "sesame" not in html
     assert "&lt;script&gt;" in html
     assert "<script" not in html
     assert html.count("x" * 400) == 0
