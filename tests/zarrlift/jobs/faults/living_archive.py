@@ -75,7 +75,8 @@ class Array:
             region = seen.region(place)
             if all(one.stop > one.start for one in region):
                 values[region] = chunk[tuple(slice(0, one.stop - one.start) for one in region)]
-        damaged = tuple(seen.region(place) for place in sorted(self.damaged))
+        regions = map(seen.region, sorted(self.damaged))
+        damaged = tuple(region for region in regions if all(one.stop > one.start for one in region))
         return Version(self.number, self.mark if mark is None else mark, values, damaged)
 
 
