@@ -196,8 +196,7 @@ class Life:
             if step.words[0] in FILES:
                 self._files(step.words[0], site)
             elif step.words[0] in ACTS:
-                files = self.play.by_people(lambda: act(site, step.words[0], rng))  # noqa: B023 - called at once
-                self.play.note_shared(self.sites, files)
+                self._act(site, step.words[0], rng)
             else:
                 self.command(site, step.words, rng, step.order)
             if self.play.told.wrong:
@@ -209,6 +208,10 @@ class Life:
             if not self.play.told.wrong:
                 self._take_back(site)
         return self.play.told
+
+    def _act(self, site: Site, word: str, rng: random.Random) -> None:
+        """What users do to a source or a result."""
+        self.play.note_shared(self.sites, self.play.by_people(lambda: act(site, word, rng)))
 
     # Commands
 
@@ -225,7 +228,7 @@ class Life:
             moved = ("--source", source, *(() if site.in_place else ("--destination", result)))
             return ("resume", target, *moved)
         more = {"resume": ("--workers", "1"), "update": ("--workers", "1"), **ASKING}.get(name, ())
-        if site.is_copy and not site.in_place:
+        if site.is_copy and not site.is_stray and not site.in_place:
             # Without it, the original is read where only the copy of the source has changed.
             if name == "verify":
                 return ("verify", source, result, *flags)
@@ -294,7 +297,7 @@ class Life:
         """What is interrupted goes on, and the result equals the source."""
         if site.is_stray or site.state() not in ("incomplete", "done") or site.finishing:
             return
-        self.play.by_people(lambda: act(site, "heal", random.Random(0)))
+        self._act(site, "heal", random.Random(0))
         adopts = (("adopt",),) if site.displaced else ()
         words = [("update", "--force", "--delete"), *adopts, ("resume",)]
         ended = None
