@@ -91,7 +91,7 @@ class Claim:
         return None
 
     def require_held(self) -> None:
-        """Raise JobError if the claim is no longer where it was made: its directory may be another one now."""
+        """Raise JobError if the claim is not where it was made: its directory may be another one now."""
         for place in self.places:
             current = ClaimHolder.from_bytes(place.read() or b"")
             if current is None or current.token != self.holder.token:

@@ -156,6 +156,8 @@ def open_claimed(unclaimed: UnclaimedJob, claim: Claim, progress: Progress | Non
         checks_for(ends.source, ends.destination, options.verify) as checks,
         Job.open(unclaimed.path, fsync=options.fsync) as job,
     ):
+        if job.fact("undoing") is not None:
+            follow(job, ends)  # where the undo goes on
         updates = verb == "update" or job.fact("update") is not None
         (refuse_update if updates else refuse_undone)(job)
         require_readable(job.header["format"])

@@ -19,6 +19,7 @@ from tests.support.job_processes import Killed, dying
 from zarr.errors import ZarrUserWarning
 
 import zarrlift
+from zarrlift.errors import JobError
 from zarrlift.jobs.ledger.ledger import Job
 
 
@@ -268,3 +269,69 @@ def raising_for(path: str) -> Callable[..., None]:
         record(job, node, number, moved)
 
     return records
+
+
+def interrupted_undo(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An undo that is killed after its first documents."""
+    with monkeypatch.context() as patched:
+        dying(patched, 2)
+        with pytest.raises(Killed):
+            zarrlift.undo(job)
+
+
+def test_an_interrupted_undo_goes_on_where_the_result_was_moved_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, job = write_archive(tmp_path / "source"), tmp_path / "jobs/one.db"
+    result = migrated(source, tmp_path / "result", job=job)
+    interrupted_undo(job, monkeypatch)
+    moved = result.rename(tmp_path / "moved")
+    with pytest.raises(
+        JobError, match=r"the output of this job was not found|undo of this job was interrupted"
+    ):
+        zarrlift.resume(job)
+    with pytest.raises(JobError, match="Run undo again"):
+        zarrlift.resume(job, destination=moved)
+    assert zarrlift.undo(job).state == "undone"
+    assert directories(tmp_path) == ["jobs", "source"]
+
+
+def test_an_interrupted_undo_ends_where_only_a_document_of_others_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the folder was moved, and nothing in it shows whose it is."""
+    archive = write_archive(tmp_path / "before/archive")
+    before = tree(archive)
+    assert zarrlift.migrate(archive, in_place=True).ok
+    theirs = archive / "h/rewrite/zarr.json"
+    rewritten(
+        theirs,
+        theirs.read_bytes().replace(b'"attributes"', b'"theirs": {"must_understand": false}, "attributes"'),
+    )
+    interrupted_undo(archive, monkeypatch)
+    for document in archive.rglob("zarr.json"):
+        if document != theirs:
+            document.unlink()
+    (tmp_path / "before").rename(tmp_path / "after")
+    outcome = zarrlift.undo(tmp_path / "after/archive")
+    assert outcome.state == "undone"
+    assert [problem.key for problem in outcome.problems] == ["h/rewrite/zarr.json"]
+    after = tree(tmp_path / "after/archive")
+    assert after.pop("h/rewrite/zarr.json")
+    assert after == before
+
+
+def test_undo_changes_no_job_whose_archive_is_elsewhere(tmp_path: Path) -> None:
+    """In place: nothing was published, so that no document is missed."""
+    archive = tmp_path / "archive"
+    array = zarr.create_array(archive, name="a", shape=(4,), chunks=(2,), dtype="<i4", zarr_format=2)
+    array[...] = 1
+    (archive / "a/1").write_bytes(b"damaged")
+    assert not zarrlift.migrate(archive, in_place=True, verify="full").ok
+    (tmp_path / "other").mkdir()
+    job = (tmp_path / "archive.zarrlift.db").rename(tmp_path / "other/archive.zarrlift.db")
+    with pytest.raises(JobError, match="the output of this job was not found"):
+        zarrlift.undo(job)
+    with suppress(JobError):
+        zarrlift.resume(job, source=archive)
+    assert zarrlift.undo(job).state == "undone"

@@ -165,10 +165,10 @@ def refuse_other_place(target: str | os.PathLike[str], job: Job) -> None:
 
 
 def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
-    """Raise JobError if the job has written objects and none of them exists."""
-    if job.fact("undoing") is not None:
-        return  # missing objects may have been removed by the interrupted undo
-    if is_lost(job, destination):
+    """Raise JobError if the job has written objects and none of them exists, or in place no archive does."""
+    is_undoing = job.fact("undoing") is not None  # which may have removed what is missing
+    is_gone = plan.in_place and next(iter(destination.list_dir("")), None) is None
+    if is_gone or (not is_undoing and is_lost(job, destination)):
         raise JobError(
             "the output of this job was not found",
             key=str(job.path),
@@ -200,18 +200,20 @@ def _require_own(job: Job, plan: Plan, ends: Endpoints) -> None:
 
     Users may have changed some; an earlier document of the job shows that this is an old copy.
     """
-    destination = ends.destination
+    destination, is_undoing = ends.destination, job.fact("undoing") is not None
     published = {node.path: node for node in plan.published}
     done, owners = done_paths(job), set[Whose]()
     for path, content in documents(destination, done):
         if content is None:
+            if is_undoing:
+                continue  # it may have removed this one
             raise _not_own(job, destination, join(path, "zarr.json"), "nothing")
         owners.add(whose(job, published[path], content))
         if "earlier" in owners:
             raise _not_own(job, destination, join(path, "zarr.json"), "an earlier document of the job")
     if done and "current" not in owners:
         raise _not_own(job, destination, join(done[0], "zarr.json"), "another document")
-    if plan.in_place:
+    if plan.in_place or is_undoing:
         return
     _require_chunks(job, plan, ends)
     if done:
@@ -263,7 +265,8 @@ def _found(job: Job, plan: Plan, destination: Storage) -> Literal["its own", "no
             recorded_ns, modified_ns = done[path], _modified_ns(destination, path)
             if recorded_ns is None or modified_ns is None or _same_time(modified_ns, recorded_ns):
                 return "its own"
-    return "another" if exists else "nothing"
+    # What an interrupted undo has left may be others' alone.
+    return "another" if exists and job.fact("undoing") is None else "nothing"
 
 
 def _require_unfinished(job: Job, plan: Plan, destination: Storage) -> None:
