@@ -8,7 +8,7 @@ An archive is found by its documents, which identify a format as in `detect`. It
   and the nearest nodes below it are of one format (`detect` reads such an archive with an implicit group).
 - So is any other one in which arrays of one format are directly, without their group's document: N5 has none,
   Zarr v1 no groups, old copies of Zarr v2 have lost it. With groups or names of archives, each is one.
-- A zip or tar file is an archive if there is one in it; in stores, files are not searched.
+- A zip file is an archive if there is one in it; in stores, files are not searched.
 
 Chunks are never listed: a directory that is an array is not entered. Hidden directories are skipped.
 """
@@ -225,14 +225,14 @@ class _Search:
         return True
 
     def _file(self, directory: _Place, entry: DirectoryEntry, path: str) -> None:
-        """Add the archive in a zip or tar file; a problem for an archive's name with something else in it."""
+        """Add the archive in a zip file; a problem for an archive's name with something else in it."""
         stem, suffix = os.path.splitext(entry.name)
         if entry.link is not None and not os.path.exists(entry.link):
             if _NAMED.search(entry.name) or _NAMED.search(stem):
                 self.problems.append(broken_link(path, entry.link))
             return
         local = isinstance(self.storage, LocalStorage)
-        if suffix.lower() not in SUFFIXES or not local or not self._leads(directory, entry, path):
+        if suffix.lower() not in (*SUFFIXES, ".tar") or not local or not self._leads(directory, entry, path):
             return
         try:
             place = _Place(path=path, named=True, real=entry.link or "", by_link=entry.link is not None)

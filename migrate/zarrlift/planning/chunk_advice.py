@@ -14,7 +14,7 @@ from ..archive.nodes import Layout
 from ..core.data_types.v3 import DataType
 from ..core.git_pointers import LOOKED_AT, pointer
 from ..core.grid.frames import N5Blocks
-from ..core.n5.unstated_shards import chunks_in_shard, unstated_shards
+from ..core.n5.blocks import has_shard_index
 from ..storage.base import Storage
 
 _RESTORE: Final = "Restore the chunk from a backup and resume, or exclude the array with --exclude."
@@ -27,6 +27,8 @@ _CHARACTERS: Final = (
     ".zarray, and migrate again."
 )
 _CHARACTER: Final = DataType.from_numpy(np.dtype("S1"))
+_ENDS: Final = 256 << 10
+"""Bytes at each end of an object in which the index of a shard is looked for."""
 _UCS4: Final = 4
 """Bytes of a character in `<U1`."""
 
@@ -50,8 +52,16 @@ def shard_at(key: str, source: Storage) -> UnsupportedError | None:
     size = source.size(key)
     if size is None:
         return None
-    places = chunks_in_shard(lambda start, length: source.get_part(key, start, length) or b"", size)
-    return None if places is None else unstated_shards(places)
+    head, tail = (source.get_part(key, start, _ENDS) or b"" for start in (0, max(size - _ENDS, 0)))
+    if not has_shard_index(head, tail, size):
+        return None
+    return UnsupportedError(
+        "shards are stored in the place of N5 blocks, and attributes.json does not state their shape",
+        found="the index of a shard, as Java's n5 4.0 writes it",
+        expected="blocks",
+        advice="Copy the dataset with the Java program that wrote it and its DatasetAttributes to one "
+        "without shards: docs/howto/n5.md, Shards. Or leave it out with --exclude.",
+    )
 
 
 def _shard(key: str, source: Storage) -> UnsupportedError | None:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from zarrstack.core.errors import UsageError
 
-_WANTED: Final = "a directory, a zip or tar file, or a URL"
+_WANTED: Final = "a directory, a zip file, or a URL"
 _BINARY: Final = frozenset({*range(32), 127} - set(b"\t\n\f\r\x1b"))
 """Bytes that do not occur in text."""
 
@@ -65,6 +65,7 @@ _MATLAB: Final = (
 )
 _SQLITE: Final = "If this is an SQLiteStore of zarr-python 2, copy the file to a local disk and give that."
 _UNPACK: Final = "Unpack it first, then give the directory; compressed files cannot be read in parts."
+_TAR: Final = "Unpack it first, tar -xf FILE, then give the directory."
 _REFERENCES: Final = re.compile(
     rb'(\xef\xbb\xbf)?\s*(\[\s*)?\{(\s*"version"\s*:\s*[01]\s*,\s*"(templates|gen|refs)"|\s*"(templates|gen|refs)"'
     rb'|.*"([^"]*/)?(\.z(group|array|attrs|metadata)|zarr\.json)")\s*:',
@@ -133,6 +134,8 @@ _FILES: Final = (
     # APPNOTE.TXT 4.3.7: a local file header comes first, but the end record that defines a zip file comes
     # last.
     _File(0, b"PK\3\4", "a zip file that is cut short or damaged", "Copy it again."),
+    # POSIX.1-2017, pax, "ustar Interchange Format", which GNU tar's own has, too.
+    _File(257, b"ustar", "a tar file", _TAR),
     # RFC 1952, 2.3.1; RFC 8878, 3.1.1; The .xz File Format 1.2, 2.1.1.1; bzip2; 7z; RAR.
     _File(0, b"\x1f\x8b", "a gzip file", _UNPACK),
     _File(0, b"\x28\xb5\x2f\xfd", "a Zstandard file", _UNPACK),
@@ -219,9 +222,10 @@ def _kind_of(head: bytes) -> _File | None:
     return next((kind for kind in _FILES if kind.is_of(head)), None)
 
 
-def references_named(shown: str) -> UsageError:
-    """The error for a URL of fsspec's file system of references."""
-    return UsageError(f"{shown} names references, not an archive", advice=_KERCHUNK)
+def foreign_url(shown: str, protocol: str) -> UsageError:
+    """The error for a URL of fsspec's file system of references, or of tar files."""
+    what, advice = ("a tar file", _TAR) if protocol == "tar" else ("references", _KERCHUNK)
+    return UsageError(f"{shown} names {what}, not an archive", advice=advice)
 
 
 def not_a_container(shown: str, head: bytes) -> UsageError:

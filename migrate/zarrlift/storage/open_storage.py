@@ -55,7 +55,7 @@ def open_storage(
     """Open the storage at a place.
 
     `place` is a path (`~` is the home directory), a `file://` or any other fsspec URL (`s3://`), a path or a
-    URL of a zip or tar file (also `zip::URL`, or `zip://INSIDE::URL` for a directory inside), a repository of
+    URL of a zip file (also `zip::URL`, or `zip://INSIDE::URL` for a directory inside), a repository of
     Icechunk (`icechunk://`, or its object), a zarr `Store` or `StorePath`, or a `Storage`, which is returned.
     `storage_options` are passed to fsspec; they, and user names, passwords and queries of a URL, never appear
     in `Storage.url` or in an error.
@@ -123,16 +123,16 @@ def place_below(place: str, path: str) -> str:
 
 def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
     if not text:
-        raise UsageError("the path is empty", expected="a directory, a zip or tar file, or a URL")
+        raise UsageError("the path is empty", expected="a directory, a zip file, or a URL")
     if options:
         raise UsageError("storage options are for URLs", found=text, expected="such as s3://bucket/path")
     require_readable_names()
     path = Path(os.path.abspath(os.path.expanduser(text)))
     if mode == "w":
         refuse_mistyped(text)
-        if path.suffix in SUFFIXES:
+        if path.suffix in (*SUFFIXES, ".tar"):
             raise UsageError(
-                f"a {'tar' if path.suffix == '.tar' else 'zip'} file cannot be written",
+                "a zip or tar file cannot be written",
                 found=str(path),
                 expected="a directory or a URL",
                 advice="Unpack it first to work in place; else name a directory, and pack that afterwards.",
@@ -178,7 +178,7 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
         )
     if not is_file(path):
         found = f"{kind_of(path.stat().st_mode)}, {path}"
-        raise UsageError("not an archive", found=found, expected="a directory, a zip or tar file, or a URL")
+        raise UsageError("not an archive", found=found, expected="a directory, a zip file, or a URL")
     return _inside(path)
 
 
@@ -189,10 +189,10 @@ def _inside(path: Path, inside: str | None = None) -> Storage:
 
 
 def _from_url(url: str, storage_options: Mapping[str, Any] | None, mode: Mode) -> Storage:
-    if any(part.partition("://")[0] == "reference" for part in url.split("::")):
-        from .foreign_files import references_named
+    if named := {part.partition("://")[0] for part in url.split("::")} & {"reference", "tar"}:
+        from .foreign_files import foreign_url
 
-        raise references_named(redact(url))
+        raise foreign_url(redact(url), min(named))
     if not is_remote(url):
         return _from_path(str(_path_of(url)), storage_options, mode)
     from .remote.store_at import store_at

@@ -275,16 +275,18 @@ def test_each_archive_is_found_once_whatever_links_lead_to_it(tmp_path: Path) ->
     assert found(t, follow_links=True) == inside | {"elsewhere/c": "zarr2"}
 
 
-def test_zip_and_tar_files_are_archives_if_one_is_in_them(tmp_path: Path) -> None:
+def test_zip_files_are_archives_if_one_is_in_them_and_tar_files_are_none(tmp_path: Path) -> None:
     for name, member in {"a.zip": "x/.zgroup", "b.zip": "x.txt", "c.ZIP": "zarr.json"}.items():
         with zipfile.ZipFile(tmp_path / name, "w") as file:
             file.writestr(member, dumps(V3))
     (tmp_path / "x").mkdir()
     (tmp_path / "x/.zgroup").write_text('{"zarr_format": 2}')
-    with tarfile.open(tmp_path / "d.tar", "w") as packed:
-        packed.add(tmp_path / "x", "x")
+    for name in ("d.tar", "e.zarr.tar"):
+        with tarfile.open(tmp_path / name, "w") as packed:
+            packed.add(tmp_path / "x", "x")
     shutil.rmtree(tmp_path / "x")
-    assert found(tmp_path) == {"a.zip": "zarr2", "c.ZIP": "zarr3", "d.tar": "zarr2"}
+    tar = f"{tmp_path}/e.zarr.tar is a tar file, not an archive"
+    assert found(tmp_path) == {"a.zip": "zarr2", "c.ZIP": "zarr3", "e.zarr.tar": tar}
 
 
 def test_a_place_that_cannot_be_searched_is_an_error(tmp_path: Path) -> None:

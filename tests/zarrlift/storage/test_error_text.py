@@ -187,7 +187,7 @@ NAME_IT = "The job file of a copy is next to its destination: name the destinati
         (
             "migrate notes.txt new",
             2,
-            "{0}/notes.txt is a text file, not an archive; expected a directory, a zip or tar file, or a URL",
+            "{0}/notes.txt is a text file, not an archive; expected a directory, a zip file, or a URL",
         ),
         (
             "inspect nowhere",

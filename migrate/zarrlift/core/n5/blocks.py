@@ -21,11 +21,13 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from zarrstack.core.errors import ChunkError
+from zarrstack.core.shard_index import CHECKSUM_BYTES, MISSING, PAIR_BYTES
 
 from ..codecs.base import memory
 from ..shapes import Shape
@@ -42,6 +44,7 @@ OBJECT: Final = 2
 _START: Final = struct.Struct(">HH")
 _NUMBER: Final = struct.Struct(">I")
 _OBJECT: Final = struct.Struct(">HI")
+_MISSING_PAIR: Final = PAIR_BYTES * b"\xff"
 
 
 def head_bytes(ndim: int) -> int:
@@ -139,11 +142,45 @@ def split(data: Buffer, block_size: Shape) -> tuple[BlockHeader, memoryview]:
 
 
 def require_end(surplus: int) -> None:
-    """Raise ChunkError if bytes follow a payload, as the other chunks of a shard do (`unstated_shards`)."""
+    """Raise ChunkError if bytes follow a payload, as the other chunks of a shard do (`has_shard_index`)."""
     if surplus:
         raise ChunkError(
             "bytes follow the payload of an N5 block", found=f"{surplus} bytes", expected="the block's end"
         )
+
+
+def has_shard_index(head: bytes, tail: bytes, size: int) -> bool:
+    """Whether the first and last bytes of an object of `size` bytes are those of a shard.
+
+    Java's N5 4.0 (observed with 4.0.2) writes shards in place of blocks, although the format has none
+    (https://github.com/saalfeldlab/n5/pull/177), and `attributes.json` states neither their shape nor their
+    index: an (offset, nbytes) pair of uint64 per chunk, both 2^64 - 1 for a missing one, in either byte
+    order, perhaps followed by its crc32c; after the chunks or before them, which fill the rest.
+    """
+    for checksum, order in product((0, CHECKSUM_BYTES), (">", "<")):
+        stop = len(tail) - checksum
+        while tail[stop - PAIR_BYTES : stop] == _MISSING_PAIR:
+            stop -= PAIR_BYTES
+        if stop >= PAIR_BYTES:
+            start = sum(struct.unpack_from(order + "QQ", tail, stop - PAIR_BYTES))
+            if _fill(tail[max(start - size, -len(tail)) : len(tail) - checksum], order, start):
+                return True
+        first = 0
+        while head[first : first + PAIR_BYTES] == _MISSING_PAIR:
+            first += PAIR_BYTES
+        if len(head) >= first + PAIR_BYTES:
+            (stop,) = struct.unpack_from(order + "Q", head, first)
+            if _fill(head[: max(stop - checksum, 0)], order, size - stop):
+                return True
+    return False
+
+
+def _fill(index: bytes, order: str, size: int) -> bool:
+    """Whether the chunks of an index have so many bytes together."""
+    if not index or len(index) % PAIR_BYTES:
+        return False
+    lengths: list[int] = np.frombuffer(index, order + "u8")[1::2].tolist()
+    return sum(length for length in lengths if length != MISSING) == size > 0
 
 
 def pad_block(array: np.ndarray[Any, Any], shape: Shape) -> np.ndarray[Any, Any]:

@@ -21,7 +21,7 @@ from .rows import BatchRow, RowRequest
 
 _FIELD: Final = re.compile(r"\{(\w*)\}")
 _FIELDS: Final = ("relative", "name", "parent", "number")
-_SUFFIX: Final = re.compile(r"(\.(zarr|n5|zr|zr[123]|zarr[123]))?(\.(zip|ozx|tar))?$", re.IGNORECASE)
+_SUFFIX: Final = re.compile(r"(\.(zarr|n5|zr|zr[123]|zarr[123]))?(\.(zip|ozx))?$", re.IGNORECASE)
 """What `{relative}` and `{name}` leave out; see `formats.search`."""
 
 

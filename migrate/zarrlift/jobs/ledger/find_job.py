@@ -173,7 +173,7 @@ def _local(text: str) -> Path | None:
         from ...storage.icechunk.place import IcechunkPlace
 
         return IcechunkPlace.parse(text).beside
-    if (chained := re.fullmatch(r"(?:zip|tar)::((?:file|local)://[^:]*|[^:]+)", text)) is not None:
+    if (chained := re.fullmatch(r"zip::((?:file|local)://[^:]*|[^:]+)", text)) is not None:
         return _local(chained[1])
     return None if is_url(text) else Path(os.path.abspath(os.path.expanduser(text)))
 

@@ -26,7 +26,7 @@ from ...storage.open_storage import is_url
 SUFFIX: Final = ".zarrlift.db"
 """Of the file of a job beside its result."""
 _FILE_URL: Final = re.compile(r"(?P<scheme>file|local)://(?P<path>/[^:]*)")
-_CHAINED: Final = re.compile(r"(?P<head>(?:zip|tar)::)(?P<place>.+)", re.DOTALL)
+_CHAINED: Final = re.compile(r"zip::(?P<place>.+)", re.DOTALL)
 _ICECHUNK: Final = re.compile(r"icechunk://(?P<path>/.*)", re.DOTALL)
 
 
@@ -53,7 +53,7 @@ def local_path(place: str) -> str | None:
 def with_local_path(place: str, path: str) -> str:
     """The same kind of place at another local path."""
     if (chained := _CHAINED.fullmatch(place)) is not None:
-        return chained["head"] + with_local_path(chained["place"], path)
+        return "zip::" + with_local_path(chained["place"], path)
     if _ICECHUNK.fullmatch(place):
         return f"icechunk://{path}"
     if (url := _FILE_URL.fullmatch(place)) is not None:

@@ -1,4 +1,4 @@
-"""Byte ranges of one file, local or in a store, and the file as a seekable object for Python's libraries.
+"""Byte ranges of one file, local or in a store, and the file as a seekable object for `zipfile`.
 
 A file that was replaced or changed while it is read is an error, never other bytes.
 """
@@ -9,7 +9,7 @@ import io
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import StorageError
 
@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 
 _MAX_READ: Final = 1 << 30
 """Maximum number of bytes that one read of a library gets: a directory of ten million members."""
-_SHORT: Final = 16 << 10
-_LONG: Final = 4 << 20
-"""Bytes of the first read at a new position of a store's file, and of reads that continue one another."""
-_GAP: Final = 256 << 10
-"""Maximum number of bytes between two reads that are read too rather than skipped with a new request."""
+_AHEAD: Final = 16 << 10
+"""Bytes of a read at a new position, at least."""
 
 
 class Ranges(ABC):
@@ -150,22 +147,14 @@ class StoreRanges(Ranges):
 
 
 class SeekableFile(io.RawIOBase):
-    """A file by its ranges, for `zipfile` and `tarfile`; keeps the bytes of the last request.
+    """A file by its ranges, for `zipfile`; keeps the bytes of the last request."""
 
-    Small reads close to one another, as of the headers of small members, become long ones; where members are
-    larger than `_GAP`, each header is a short request.
-    """
-
-    def __init__(self, ranges: Ranges, most: int = _MAX_READ) -> None:
-        """Reads get at most `most` bytes between two seeks: newer versions of tarfile read in pieces."""
+    def __init__(self, ranges: Ranges) -> None:
         super().__init__()
         self._ranges = ranges
-        self._most = most
         self._at = 0
         self._start = 0
         self._block = b""
-        self._ahead = _SHORT
-        self._unbroken = 0
 
     def keep(self, start: int) -> None:
         """Read everything from `start` on in one request."""
@@ -187,37 +176,23 @@ class SeekableFile(io.RawIOBase):
         if base + offset < 0:
             raise OSError("negative seek value")
         self._at = base + offset
-        self._unbroken = 0
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
         """Bytes from the position on; StorageError for more than a directory of members can be."""
         rest = max(self._ranges.size - self._at, 0)
         wanted = rest if size is None or size < 0 else min(size, rest)
-        self._unbroken += wanted
-        if self._unbroken > self._most:
+        if wanted > _MAX_READ:
             raise StorageError(
                 "the directory of the file is too large",
-                found=f"{self._unbroken} bytes in {self._ranges.shown}",
-                expected=f"at most {self._most} bytes",
+                found=f"{wanted} bytes in {self._ranges.shown}",
+                expected=f"at most {_MAX_READ} bytes",
             )
         offset = self._at - self._start
         if offset < 0 or offset + wanted > len(self._block):
-            self._fetch(wanted)
-            offset = 0
+            self._start, offset = self._at, 0
+            self._block = self._ranges.read_now(self._at, max(wanted, _AHEAD))
+            if len(self._block) < wanted:
+                raise StorageError("the file ended early", found=f"{self._ranges.shown}, at {self._at}")
         self._at += wanted
         return self._block[offset : offset + wanted]
-
-    def _fetch(self, wanted: int) -> None:
-        end = self._start + len(self._block)
-        near = bool(self._block) and self._start <= self._at <= end + _GAP
-        self._ahead = min(self._ahead * 2, _LONG) if near else _SHORT
-        self._start = self._at
-        self._block = self._ranges.read_now(self._at, max(wanted, self._ahead))
-        if len(self._block) < wanted:
-            raise StorageError("the file ended early", found=f"{self._ranges.shown}, at {self._at}")
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)

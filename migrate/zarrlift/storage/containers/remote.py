@@ -1,7 +1,7 @@
-"""Finds out whether a URL names a file with an archive inside, rather than the root of an archive.
+"""Finds out whether a URL names a zip file with an archive inside, rather than the root of an archive.
 
 One request for the first bytes of the object decides. It is made for URLs whose last name could be a file's:
-not for `.zarr` and other names of archives. `zip::URL` and `tar::URL` say so, whatever the name;
+not for `.zarr` and other names of archives. `zip::URL` says so, whatever the name;
 `zip://INSIDE::URL` also which directory inside is the archive.
 """
 
@@ -21,9 +21,9 @@ from ..remote.event_loop import run
 from ..remote.store_at import store_at
 from ..remote.zarr_store import StoreStorage
 from .places import HEAD, StoredContainer
-from .table import SUFFIXES, kind_of, open_stored
+from .table import SUFFIXES, is_zip, open_stored
 
-CHAINED: Final = re.compile(r"(?P<kind>zip|tar)(://(?P<inside>[^:]*))?::(?P<url>.+)", re.DOTALL)
+CHAINED: Final = re.compile(r"zip(://(?P<inside>[^:]*))?::(?P<url>.+)", re.DOTALL)
 """fsspec's form of a file in a file."""
 _ARCHIVES: Final = (".zarr", ".zarr1", ".zarr2", ".zarr3", ".n5", ".zr", ".zr1", ".zr2", ".zr3")
 """Ends of names of archives that are directories."""
@@ -60,7 +60,7 @@ def chained_container(url: str, options: Mapping[str, Any]) -> Storage | None:
     place = _file(storage)
     if place is None:
         raise UsageError(f"no such file: {storage.url}")
-    return open_stored(replace(place, inside=chained["inside"] or None), kind=chained["kind"])
+    return open_stored(replace(place, inside=chained["inside"] or None), named=True)
 
 
 def file_in_place(storage: Storage) -> UsageError | None:
@@ -73,10 +73,10 @@ def file_in_place(storage: Storage) -> UsageError | None:
     place = _tried(storage)
     if place is None:
         return None
-    if (kind := kind_of(place.head)) is not None:
+    if is_zip(place.head):
         return UsageError(
-            f"{storage.url} is a {kind} file that is named as a directory",
-            advice=f"Give it as {kind}::{storage.url}.",
+            f"{storage.url} is a zip file that is named as a directory",
+            advice=f"Give it as zip::{storage.url}.",
         )
     return not_a_container(storage.url, place.head) if is_foreign(place.head) else None
 

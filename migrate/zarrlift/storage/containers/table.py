@@ -1,6 +1,6 @@
-"""The kinds of files and directories that hold an archive inside, and how each is recognized.
+"""The files and directories that hold an archive inside, zip files and databases, and how each is recognized.
 
-A kind is recognized by content, never by its name alone. Its module is imported when it is opened.
+They are recognized by content, never by name alone. The module of a database is imported when it is opened.
 """
 
 from __future__ import annotations
@@ -19,35 +19,15 @@ from ..base import Storage
 from ..local.presence import is_dir, is_file
 from .places import HEAD, ContainerPlace, StoredContainer
 
-_TAR_BLOCK: Final = 512
-
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _Database:
     module: str
-    """The module of this folder. It has `connect` for a database, and `load` for a file that has members."""
-    file: Callable[[bytes], bool] = lambda head: False  # noqa: ARG005
+    """The module of this folder, whose `connect` opens it."""
+    file: Callable[[bytes], bool]
     """Whether a file that starts with these bytes (`HEAD` or fewer) is of this kind."""
     directory: Callable[[Path], bool] = lambda path: False  # noqa: ARG005
     """Whether a directory is of this kind, told by one or two names in it."""
-    suffixes: tuple[str, ...] = ()
-    """Names end with these if it is a file that has members, not a database; it is read in stores too."""
-
-
-def _is_tar(head: bytes) -> bool:
-    """Whether a file with this start is a tar file: the magic at 257, or an old header with its checksum.
-
-    POSIX.1-2017, pax, "ustar Interchange Format".
-    """
-    if len(head) < _TAR_BLOCK:
-        return False
-    if head[257:262] == b"ustar":
-        return True
-    try:
-        checksum = int(head[148:156].strip(b"\0 "), 8)
-    except ValueError:
-        return False
-    return checksum == sum(head[:148]) + 8 * 32 + sum(head[156:_TAR_BLOCK]) and head[0] != 0
 
 
 def _is_lmdb(page: bytes) -> bool:
@@ -85,18 +65,13 @@ def index_of(path: Path) -> Path:
     return path
 
 
-_ZIP: Final = (".zip", ".ozx")
-_KINDS: Final = (
-    _Kind("tar_file", file=_is_tar, suffixes=(".tar",)),
-    _Kind("sqlite_file", file=lambda head: head.startswith(b"SQLite format 3\0")),
-    _Kind("lmdb_file", file=_is_lmdb, directory=lambda path: is_file(path / "data.mdb")),
-    _Kind("dbm_files", file=lambda head: dbm_module(head) is not None),
-    # APPNOTE.TXT 4.3.6: a record at its end makes a zip file, which may begin with anything. So it comes
-    # last, and its module says what a file is that has no such record.
-    _Kind("zip_file", file=lambda head: True, suffixes=_ZIP),  # noqa: ARG005
+SUFFIXES: Final = (".zip", ".ozx")
+"""Names of zip files end with these."""
+_DATABASES: Final = (
+    _Database("sqlite_file", lambda head: head.startswith(b"SQLite format 3\0")),
+    _Database("lmdb_file", _is_lmdb, directory=lambda path: is_file(path / "data.mdb")),
+    _Database("dbm_files", lambda head: dbm_module(head) is not None),
 )
-SUFFIXES: Final = tuple(suffix for kind in _KINDS for suffix in kind.suffixes)
-"""Names of files that are read in stores end with these."""
 
 
 def open_container(place: ContainerPlace) -> Storage | None:
@@ -105,9 +80,10 @@ def open_container(place: ContainerPlace) -> Storage | None:
     Raises UsageError for a file that is no container, StorageError for one that cannot be read.
     """
     path = place.path
-    if is_dir(path):
+    in_directory = is_dir(path)
+    if in_directory:
         try:
-            kinds = iter([kind for kind in _KINDS if kind.directory(path)])
+            kinds = [kind for kind in _DATABASES if kind.directory(path)]
         except PermissionError as error:  # it would name a file that may not exist
             raise StorageError("cannot read the directory", found=f"{path}: {error.strerror}") from error
     else:
@@ -116,44 +92,50 @@ def open_container(place: ContainerPlace) -> Storage | None:
                 head = file.read(HEAD)
         except OSError as error:
             raise StorageError("cannot read the file", found=f"{path}: {error.strerror}") from error
-        kinds = (kind for kind in _KINDS if kind.file(head))
-    kind = next(kinds, None)
-    if kind is None:
+        _refuse_tar(str(path), head)
+        kinds = [kind for kind in _DATABASES if kind.file(head)]
+    if kinds:
+        from .database import open_database
+
+        module: Any = import_module(f".{kinds[0].module}", __package__)
+        return open_database(path, place.inside, module.connect)
+    if in_directory:
         return None
-    module: Any = import_module(f".{kind.module}", __package__)
-    if kind.suffixes:
-        from .members import open_local
+    # APPNOTE.TXT 4.3.6: a record at its end makes a zip file, which may begin with anything. So it comes
+    # last, and its module says what a file is that has no such record.
+    from .zip_source import open_local
 
-        return open_local(place, module.load)
-    from .database import open_database
-
-    return open_database(place.path, place.inside, module.connect)
+    return open_local(place)
 
 
-def open_stored(place: StoredContainer, kind: str | None = None) -> Storage | None:
-    """The archive inside a file in a store; None if it is not known to be a container.
+def open_stored(place: StoredContainer, *, named: bool = False) -> Storage | None:
+    """The archive inside a file in a store; None if it is not known to be a zip file.
 
-    A file that is called one (by its name, or as `kind`, "zip" or "tar") is one, or an error. Raises
-    UsageError, also for a file of another known kind, and StorageError.
+    A file that is called one (by its name, or with `named`) is one, or an error. Raises UsageError, also for
+    a file of another known kind, and StorageError.
     """
     from ..foreign_files import is_foreign, not_a_container
 
     head, name = place.head, place.storage.url.partition("?")[0].lower()
-    detected = kind_of(head)
-    if kind == "zip" or (kind is None and detected is None and name.endswith(_ZIP)):
-        detected = "zip"  # which may begin with anything
-    if detected is not None and kind in (None, detected):
-        from .members import open_remote
+    _refuse_tar(place.storage.url, head)
+    if named or name.endswith(SUFFIXES) or is_zip(head):
+        from .zip_source import open_remote
 
-        return open_remote(place, import_module(f".{detected}_file", __package__).load, detected)
-    if kind is not None or name.endswith(SUFFIXES) or is_foreign(head):
+        return open_remote(place)
+    if is_foreign(head):
         raise not_a_container(place.storage.url, head)
     return None
 
 
-def kind_of(head: bytes) -> str | None:
-    """The kind of a container that is known by its first bytes, "zip" or "tar"; None for another file."""
+def is_zip(head: bytes) -> bool:
+    """Whether a file that starts with these bytes is certainly a zip file, which may begin with anything."""
     # APPNOTE.TXT 4.3.7 and 4.3.16: a local header, or the end record of an empty file.
-    if head.startswith((b"PK\3\4", b"PK\5\6")):
-        return "zip"
-    return "tar" if _is_tar(head) else None
+    return head.startswith((b"PK\3\4", b"PK\5\6"))
+
+
+def _refuse_tar(shown: str, head: bytes) -> None:
+    """Raise UsageError for a tar file: one of its members may be a zip file, whose record is near its end."""
+    if head[257:262] == b"ustar":
+        from ..foreign_files import not_a_container
+
+        raise not_a_container(shown, head)

@@ -16,12 +16,14 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 from zarrstack.core.errors import UsageError
 
+from ..documents import archive_root
 from ..local.files import BadObjectError
-from .members import Member, Members, clean_name
+from ..remote.store_listing import tree_of
 from .ranges import Ranges, SeekableFile
 
 _TAIL: Final = 256 << 10
@@ -43,8 +45,26 @@ _IN_THREAD: Final = 256 << 10
 """Compressed bytes from which a member is inflated in a thread, so that others are requested meanwhile."""
 
 
-def load(ranges: Ranges) -> Members:
-    """The members of a zip file; UsageError if it is none, or has members that cannot be read."""
+class Member(NamedTuple):
+    """Where the bytes of a member are."""
+
+    start: int
+    """Offset of its local header in the file."""
+    stored: int
+    """Bytes in the file."""
+    size: int
+    """Bytes after decompression."""
+    method: int
+    """Compression method (4.4.5)."""
+    crc: int
+    """CRC-32."""
+
+
+def load(ranges: Ranges) -> ZipMembers:
+    """The members of a zip file; UsageError if it is none, or has members that cannot be read.
+
+    From any thread but the loop's.
+    """
     file: Any = SeekableFile(ranges)
     file.keep(ranges.size - _TAIL)
     try:
@@ -59,14 +79,14 @@ def load(ranges: Ranges) -> Members:
     _refuse_unreadable([*items.values()], ranges.shown)
     members, directories = {}, []
     for name, item in items.items():
-        key = clean_name(name, "the zip file")
+        key = _clean_name(name)
         if key.endswith("/") or not key:
             directories.append(key.rstrip("/"))
         else:
             members[key] = Member(
                 item.header_offset, item.compress_size, item.file_size, item.compress_type, item.CRC
             )
-    return ZipMembers(ranges.state, members, directories)
+    return ZipMembers(members, directories)
 
 
 def _refuse_unreadable(items: list[zipfile.ZipInfo], shown: str) -> None:
@@ -88,21 +108,56 @@ def _refuse_unreadable(items: list[zipfile.ZipInfo], shown: str) -> None:
         )
 
 
-class ZipMembers(Members):
-    """The members of a zip file."""
+def _clean_name(name: str) -> str:
+    """The key of a member with this name; UsageError for one that leaves the archive."""
+    while name.startswith("./"):
+        name = name[2:].lstrip("/")
+    if name.startswith("/") or ".." in name and ".." in name.split("/"):
+        raise UsageError(
+            "the zip file has a member whose name leads out of it",
+            found=repr(name[:200]),
+            advice="Unpack it with a program that refuses or repairs such names, and check what it makes.",
+        )
+    return name
 
-    called = "the zip file"
 
-    def __init__(self, state: str, members: dict[str, Member], directories: list[str]) -> None:
-        super().__init__(state, members, directories)
+class ZipMembers:
+    """The members of one version of a zip file."""
+
+    def __init__(self, members: dict[str, Member], directories: list[str]) -> None:
+        """`directories` are those with entries of their own."""
+        self._members = members
+        self._directories = tuple(directories)
         self._data: dict[str, int] = {}
         """Where the bytes of members begin of which parts are read."""
 
+    def get(self, key: str) -> Member | None:
+        """What is known of a member; None if there is none."""
+        return self._members.get(key)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The keys of all members, sorted."""
+        return sorted(self._members)
+
+    @cached_property
+    def tree(self) -> dict[str, dict[str, bool]]:
+        """Directory -> its names -> whether each is a directory; "" is the root."""
+        return tree_of([*(f"{name}/" for name in self._directories), *self._members])
+
+    def archive_root(self) -> str:
+        """The directory that is the archive: the root, or a single directory in it."""
+        return archive_root(lambda directory: self.tree.get(directory, {}))
+
     def version(self, member: Member) -> str:
+        """A text that is different if the member is rewritten."""
         return f"{member.crc:08x}"
 
     async def read(self, ranges: Ranges, key: str, member: Member, start: int, stop: int) -> bytes:
-        """One request, and a second one after a long local header, or for the first part of a member."""
+        """Bytes of a member of the file, in the storage's loop; BadObjectError if they are damaged.
+
+        One request, and a second one after a long local header, or for the first part of a member.
+        """
         whole = (start, stop) == (0, member.size)
         if member.method == zipfile.ZIP_STORED and member.stored != member.size:
             raise _damaged(
@@ -145,7 +200,7 @@ class ZipMembers(Members):
         raw = first[_HEADER.size : _HEADER.size + name]
         text = raw.decode("utf-8", "replace").partition("\0")[0]
         # Of names in older encodings, the directory may have another form (4.6.9).
-        if len(raw) == name and (flags & _UTF8 or raw.isascii()) and clean_name(text, "the zip file") != key:
+        if len(raw) == name and (flags & _UTF8 or raw.isascii()) and _clean_name(text) != key:
             raise _damaged(key, f"the member at {member.start} is {text[:200]!r}")
         if method != member.method or (not flags & _SIZES_FOLLOW and crc != member.crc):
             raise _damaged(key, "the member's header and the directory of the zip file differ")

@@ -413,7 +413,7 @@ def test_the_plan_refuses_every_dataset_with_shards(axes: str, tmp_path: Path) -
         assert "docs/howto/n5.md, Shards" in text, path
     problems = [problem for item in plan.refusals for problem in item.problems]
     assert {problem.kind for problem in problems if problem.severity == "refusal"} == {"unsupported"}
-    assert "a shard index of 4 chunks" in refused["end/blosc"]
+    assert "the index of a shard, as Java's n5 4.0 writes it" in refused["end/blosc"]
 
 
 def test_the_other_datasets_are_migrated(tmp_path: Path) -> None:

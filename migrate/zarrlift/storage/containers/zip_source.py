@@ -1,0 +1,136 @@
+"""A zip file with an archive inside as a storage."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from zarrstack.core.errors import StorageError, UsageError
+
+from ..listing import ListedPage
+from ..source import ALL, Source
+from .ranges import LocalRanges, Ranges, StoreRanges
+from .zip_file import ZipMembers, load
+
+if TYPE_CHECKING:
+    from ..listed_versions import Version
+    from ..local.files import ReadLimit
+    from ..remote.backend import ObjectState
+    from ..remote.zarr_store import StoreStorage
+    from .places import ContainerPlace, StoredContainer
+
+
+_lock: Final = threading.Lock()
+_known: Final[dict[tuple[str, str], ZipMembers]] = {}
+_MOST_KNOWN: Final = 2
+
+
+def members_of(ranges: Ranges) -> ZipMembers:
+    """The members of a file; the last files of this process, and of the one it was forked from, are known."""
+    place = ranges.place, ranges.state
+    with _lock:
+        members = _known.get(place) if ranges.state else None
+    if members is None:
+        members = load(ranges)
+        with _lock:
+            _known.pop(place, None)
+            _known[place] = members
+            while len(_known) > _MOST_KNOWN:
+                del _known[next(iter(_known))]
+    return members
+
+
+class ZipSource(Source):
+    """The members of a zip file as they were when it was opened; its ranges are of the same version."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges, self.shown = ranges, ranges.shown
+        self.members = members_of(ranges)
+
+    async def state(self, key: str) -> ObjectState | None:
+        member = self.members.get(key)
+        return None if member is None else (member.size, self.members.version(member))
+
+    async def content(
+        self, key: str, part: slice = ALL, bound: ReadLimit | None = None, version: Version | None = None
+    ) -> bytes | None:
+        """Bytes of a member; its size is checked before any byte is read."""
+        member = self.members.get(key)
+        if member is None:
+            return None
+        if bound is not None:
+            bound.check(member.size)
+        start, stop, _ = part.indices(member.size)
+        if start >= stop and part != ALL:
+            return b""
+        return await self.members.read(self._ranges, key, member, start, stop)
+
+    async def pages(self, prefix: str, keys: object = None) -> AsyncIterator[ListedPage]:
+        """From the directory of the file, which is read again if the file has changed."""
+        members = await asyncio.to_thread(lambda: members_of(self._ranges.now()))
+        names = _below(members.keys, prefix)
+        each = [member for name in names if (member := members.get(name)) is not None]
+        yield ListedPage(
+            names, [member.size for member in each], [members.version(member) for member in each]
+        )
+
+    async def children(self, directory: str) -> dict[str, bool]:
+        return self.members.tree.get(directory, {})
+
+    def refusal(self, key: str) -> StorageError:
+        return StorageError("a zip file is read-only", found=self.shown)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        return ("zip", self.shown, self._ranges.state)
+
+
+def _below(keys: Sequence[str], prefix: str) -> Sequence[str]:
+    """Those of the sorted keys that start with a prefix."""
+    at = end = bisect_left(keys, prefix)
+    while end < len(keys) and keys[end].startswith(prefix):
+        end += 1
+    return keys[at:end]
+
+
+def open_local(place: ContainerPlace) -> StoreStorage:
+    """The archive in a file on this machine."""
+    try:
+        ranges = LocalRanges(place.path)
+    except OSError as error:
+        raise StorageError("cannot read the file", found=f"{place.path}: {error.strerror}") from error
+    return _opened(ranges, place.inside, lambda prefix: f"{place.path}/{prefix}".rstrip("/"))
+
+
+def open_remote(place: StoredContainer) -> StoreStorage:
+    """The archive in a file in a store; UsageError if the server cannot give ranges of it."""
+    storage = place.storage
+    if storage.native is not None and not storage.native.gives_ranges:
+        raise UsageError(
+            "the server does not give parts of a file",
+            found=f"{storage.url}, sent as a whole when its first {len(place.head)} bytes were requested",
+            expected="HTTP status 206 for a request with Range",
+            advice="Download the file, and give its path.",
+        )
+
+    def named(prefix: str) -> str:
+        return f"zip://{prefix}::{storage.url}" if prefix else storage.url
+
+    return _opened(StoreRanges(storage, place.state), place.inside, named, storage.secrets)
+
+
+def _opened(
+    ranges: Ranges, inside: str | None, place: Callable[[str], str], secrets: Sequence[str] = ()
+) -> StoreStorage:
+    """The storage of the archive in a file; `place` gives the place of a directory inside for messages."""
+    from ..source_store import source_storage
+
+    source = ZipSource(ranges)
+    members = source.members
+    prefix = members.archive_root() if inside is None else inside.strip("/")
+    if inside is not None and prefix and prefix not in members.tree:
+        raise UsageError(f"no such directory in the zip file: {place(prefix)}")
+    return source_storage(source, prefix, url=place(prefix), secrets=secrets)
