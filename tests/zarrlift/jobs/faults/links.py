@@ -74,6 +74,12 @@ class Links(Removals):
         told.wrong += [str(ended)] if told.wrong else []
         return told
 
+    def _drawn(self, scenario: Scenario, rng: random.Random, job: removals.Words) -> removals.Words:
+        words = super()._drawn(scenario, rng, job)
+        begins = words[0] == "migrate" and not job and (self.home / RESULTS).is_symlink()
+        # Another job would begin at the link.
+        return ("status", self._target(scenario, job), "--check") if begins else words
+
     def _change(self, scenario: Scenario, rng: random.Random) -> str:
         root = self.home / ("source.zarr" if scenario.in_place else f"{RESULTS}/out.zarr")
         linked = [(away, place) for away, place in self._moved if place.is_symlink()]
