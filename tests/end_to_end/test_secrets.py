@@ -123,7 +123,7 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     run("status", JOB)
     for words in (("--html", "report.html"), ("--json",)):
         run("status", "--check", "--verbose", JOB, *sides, *words)
-    run("inspect", source, *sides[:2], "--html", "inspect.html")
+    run("inspect", source, *sides[:2])
     run("verify", source, target, *sides, "--job", JOB, *how[:4], "--full")
     run("undo", "--yes", "--yes", JOB, *sides, "--json")
     assert run.said > 10_000

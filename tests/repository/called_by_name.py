@@ -35,11 +35,6 @@ _.monitor_interval
 _.last_print_t
 _.start_t
 
-# Templates of pages (report/html/templates).
-_.is_state
-_.bars
-_.area
-
 # By name, from tables: of conventions (conventions/__init__.py), of codecs (core/codecs/registry.py) and of
 # reports (report/shown.py).
 _.Hdmf

@@ -62,8 +62,6 @@ LAZY = {
     "pydantic",
     "pydantic_zarr",
     "jsonschema_rs",
-    "jinja2",
-    "markupsafe",
     "tensorstore",
     "arro3",
     "obstore",

@@ -84,7 +84,6 @@ def run(
     list_file: ListFile = None,
     storage: o.Storage,
     recipe: RecipeOptions,
-    html: o.Html = None,
     output: o.WatchedOutput,
 ) -> Answer:
     """Migrate every archive of LIST.
@@ -103,11 +102,6 @@ def run(
 
         how: dict[str, Any] = {"to": to, "list_file": list_file, "only": only, "update": update}
         how |= {"run": not dry_run, "recipe": recipe.recipe(), "progress": progress, **recipe.reading()}
-        result = zarrlift.batch(*places, **how, **options.arguments(), **storage.arguments())
-        if html is not None:
-            from ..report.html.pages import write_batch_page
-
-            write_batch_page(result.outcome, html, pictures=True, places=storage.arguments())
-        return result.outcome
+        return zarrlift.batch(*places, **how, **options.arguments(), **storage.arguments()).outcome
 
     return moving(work, None, options, output)

@@ -16,7 +16,6 @@ from .verbs import batch_of, run_verb
 
 def inspect(
     source: Annotated[str, typer.Argument(help="The archive: a path or URL.", metavar="SRC")],
-    html: o.Html = None,
     *,
     reading: o.Reading,
     storage: o.SourceStorage,
@@ -34,11 +33,6 @@ def inspect(
 
     keywords = {**reading.arguments(), **storage.arguments()}
     archive = zarrlift.inspect(source, **keywords)
-    if html is not None:
-        from ..report.html.pages import page_of
-        from ..report.html.rendering import write_page
-
-        write_page(html, page_of(source, **keywords))
     code = PARTLY if any_refusal(archive.all_problems()) else DONE
     return Answer.of(archive, code, data=lambda: archive_json(archive))
 

@@ -46,10 +46,6 @@ VerifyAgain: TypeAlias = Annotated[
 DryRun: TypeAlias = Annotated[
     bool, option("--dry-run", "-n", help="Show what would be done and cost; write nothing.", heading="Output")
 ]
-Html: TypeAlias = Annotated[
-    str | None,
-    option("--html", help="Write one self-contained HTML page to a file.", metavar="FILE", heading="Output"),
-]
 Yes: TypeAlias = Annotated[
     bool, option("--yes", "-y", help="Do not ask before something is deleted.", heading="Running")
 ]

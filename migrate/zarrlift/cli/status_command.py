@@ -37,7 +37,10 @@ def status(
         bool,
         option("--check", help="List the results; exit code 1 unless all is migrated and present."),
     ] = False,
-    html: o.Html = None,
+    html: Annotated[
+        str | None,
+        option("--html", help="Write one self-contained page to a file.", metavar="FILE", heading="Output"),
+    ] = None,
     pictures: Annotated[
         bool,
         option("--pictures/--no-pictures", help="With --html: read and show the middle planes of images."),
@@ -61,12 +64,12 @@ def status(
     places = storage.arguments()
     if batch is not None:
         from ..report import batch as report_batch
-        from ..report.html.pages import batch_json, write_batch_page
+        from ..report.html.pages import write_batch_page
 
-        page = html and (lambda now: write_batch_page(now, html, pictures=False, places=places))
+        page = html and (lambda now: write_batch_page(now, html))
         outcome = _watched(batch.status, output, report_batch, page) if watch else batch.status()
         if html is not None:
-            write_batch_page(outcome, html, pictures=pictures, places=places)
+            write_batch_page(outcome, html)
         answer = answer_of(outcome, "status", [])
         if not (html or check or verbose):
             return answer
@@ -84,7 +87,7 @@ def status(
             answer,
             code=DONE if outcome.ok and not lines else PARTLY,
             text=lambda: chain(blocks_of_batch(), plain(lines)),
-            data=lambda: batch_json(outcome),
+            data=lambda: report_batch.batch_json(outcome),
             brief=tuple,
         )
     import zarrlift

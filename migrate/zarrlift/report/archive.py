@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.json_text import canonical
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from zarrstack.core.json_text import JSONObject
 
     from ..archive.nodes import Archive, ArrayNode, Layout, Node, RecognizedConvention
-    from ..planning.plans import ArrayPlan
 
 _NODES: Final = 200
 """Maximum number of tree rows; further nodes are only counted."""
@@ -39,19 +38,11 @@ _FORM: Final = slice(6, 8)
 """The columns that stand in a table of their own if most arrays share them."""
 
 
-def blocks(
-    archive: Archive, stored: Mapping[str, ArrayPlan] | None = None, *, before: Iterable[b.Block] = ()
-) -> Iterator[b.Block]:
-    """The tree of an archive, and its problems; `before` it, a page has more.
-
-    `stored` are plans by path, with the listed amounts, for a page.
-    """
+def blocks(archive: Archive) -> Iterator[b.Block]:
+    """The tree of an archive, and its problems."""
     consolidated = ", consolidated metadata" if archive.consolidated else ""
     yield b.Title(f"{safe(archive.url)} ({archive.format}{consolidated})")
-    if stored is not None:
-        yield b.Pairs(tuple(_amounts(archive, stored)))
     yield from conventions(archive.conventions)
-    yield from before
     yield b.Section(title="Contents")
     yield b.Table(
         columns=_COLUMNS,
@@ -61,7 +52,7 @@ def blocks(
         what="node",
         shared=_FORM,
         paths=lambda node: node.path,
-        more=lambda node: _details(node, (stored or {}).get(node.path)),
+        more=_details,
     )
     yield b.Section(title="Problems")
     yield b.Problems.of(archive.all_problems(), "refused")
@@ -69,43 +60,22 @@ def blocks(
     yield b.Summary(summary_text(archive))
 
 
-def _amounts(archive: Archive, stored: Mapping[str, ArrayPlan]) -> Iterator[tuple[str, str]]:
-    arrays = [node for node in archive.nodes if hasattr(node, "layout")]
-    yield "arrays", count_text(len(arrays))
-    yield "groups", count_text(len(archive.nodes) - len(arrays))
-    yield "values, decoded", bytes_text(sum(map(_decoded, arrays)))
-    if stored:
-        exact = all(plan.bytes_in_known for plan in stored.values())
-        yield "stored", bytes_text(sum(plan.bytes_in for plan in stored.values()), estimated=not exact)
-        yield "chunks", count_text(sum(plan.chunks for plan in stored.values()))
-
-
-def _decoded(node: Node) -> int:
-    layout = getattr(node, "layout", None)
-    return 0 if layout is None else math.prod(layout.shape) * layout.item_bytes
-
-
-def _details(node: Node, plan: ArrayPlan | None) -> Iterator[b.Block]:
-    """What a node folds out on a page."""
-    yield b.Pairs(tuple(_facts(node, plan)))
+def _details(node: Node) -> Iterator[b.Block]:
+    """What a node folds out in a notebook."""
+    yield b.Pairs(tuple(_facts(node)))
     yield b.Problems.of(node.problems)
     yield b.Document("attributes", dict(node.attributes))
 
 
-def _facts(node: Node, plan: ArrayPlan | None) -> Iterator[tuple[str, str]]:
+def _facts(node: Node) -> Iterator[tuple[str, str]]:
     yield "documents", ", ".join(safe(document.key) for document in node.documents)
     layout = getattr(node, "layout", None)
     if layout is None:
         return
-    names = (None if plan is None else plan.destination.dimension_names) or layout.dimension_names
+    names = layout.dimension_names
     if names and any(names):
         yield "dimensions", brief(", ".join(name or "-" for name in names))
-    yield "values, decoded", bytes_text(_decoded(node))
-    if plan is not None:
-        size = bytes_text(plan.bytes_in, estimated=not plan.bytes_in_known)
-        chunks = f"{count_text(plan.chunks)} of {count_text(layout.objects.total)} chunks"
-        yield "stored", f"{size} in {chunks}"
-        yield "as Zarr v3", f"by {plan.route.name} ({plan.route.reason})"
+    yield "values, decoded", bytes_text(math.prod(layout.shape) * layout.item_bytes)
 
 
 def conventions(seen: Iterable[RecognizedConvention]) -> Iterator[b.Block]:

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..jobs.ledger.rows import TaskTotals
+from ..errors import JobError
+from ..jobs.job_report import report_of
+from ..jobs.ledger.ledger import Job
 from ..jobs.units import bytes_text, command, count_text, duration_text, pace_texts, safe, share_text
 from . import blocks as b
-from .job_report import ARRAY_COLUMNS, array_row, charts
 from .outcome import not_in
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
-    from zarrstack.core.json_text import JSONObject
+    from zarrstack.core.json_text import JSON, JSONObject
 
     from ..jobs.batch.rows import BatchOutcome, BatchRow
-    from ..jobs.job_report import JobReport
 
 _SHOWN: Final = 20
 """Maximum number of rows; the rest is counted. Those with problems come first."""
-_ARRAYS: Final = 100
-"""Maximum number of arrays of an archive on a page."""
-_MAX_ARRAYS: Final = 10_000
-"""Maximum number of arrays of all archives on a page."""
 _URGENCY: Final = {"failed": 0, "refused": 1, "incomplete": 2, "pending": 3}
 _COLUMNS: Final = (
     b.Column(title="row", right=True, folded=True),
@@ -39,13 +37,8 @@ _COLUMNS: Final = (
 )
 
 
-def blocks(
-    outcome: BatchOutcome, reports: Mapping[int, JobReport] | None = None, *, before: Iterable[b.Block] = ()
-) -> Iterator[b.Block]:
-    """The report on a call, or on the status.
-
-    `reports` are those on the archives that have one, by number, for a page, which has more `before` them.
-    """
+def blocks(outcome: BatchOutcome) -> Iterator[b.Block]:
+    """The report on a call, or on the status."""
     yield b.Title(f"{count_text(len(outcome.rows), 'archive')}: {_counts(outcome)}", hang=0)
     rows, is_plan = outcome.rows, outcome.state == "planned"
     yield b.Pairs(
@@ -61,20 +54,9 @@ def blocks(
             ("list", safe(outcome.list_file)),
         )
     )
-    if reports is not None:
-        yield from _summed(rows, reports)
-    yield from before
     first = urgent_first(rows)
     yield b.Section(title="Archives")
-    room = [_MAX_ARRAYS]
-    yield b.Table(
-        columns=_COLUMNS,
-        items=first,
-        row=_row,
-        most=_SHOWN,
-        what="archive",
-        more=lambda row: _details(row, (reports or {}).get(row.number), room),
-    )
+    yield b.Table(columns=_COLUMNS, items=first, row=_row, most=_SHOWN, what="archive", more=_details)
     yield b.Section(on="text")
     if is_plan:
         refusals = [(row.relative, problem) for row in first for problem in _refusals(row)]
@@ -95,45 +77,32 @@ def urgent_first(rows: Iterable[BatchRow]) -> list[BatchRow]:
     return sorted(rows, key=lambda row: (not row.problems, _URGENCY.get(row.state, 4), row.number))
 
 
-def _summed(rows: Sequence[BatchRow], reports: Mapping[int, JobReport]) -> Iterator[b.Block]:
-    """What a page has of all archives together."""
-    yield b.Section(title="Refused, failed and noted")
-    yield b.Problems(
-        problems=[
-            (row.relative, problem) for row in rows for problem in _problems(row, reports.get(row.number))
-        ]
-    )
-    routes: dict[str, TaskTotals] = {}
-    for report in reports.values():
-        for name, totals in report.routes().items():
-            routes[name] = TaskTotals(*map(sum, zip(routes.get(name, TaskTotals()), totals, strict=True)))
-    with_reports = [(safe(row.relative), reports[row.number]) for row in rows if row.number in reports]
-    yield from charts(
-        routes, ((name, each.total("bytes_before"), each.total("bytes_after")) for name, each in with_reports)
-    )
-
-
-def _problems(row: BatchRow, report: JobReport | None) -> Sequence[Problem]:
-    return row.problems or (() if report is None else report.problems)
-
-
-def _details(row: BatchRow, report: JobReport | None, room: list[int]) -> Iterator[b.Block]:
-    """What an archive folds out on a page, with as many of its arrays as there is `room` for on the page."""
+def _details(row: BatchRow) -> Iterator[b.Block]:
+    """What an archive folds out on a page."""
     yield b.Pairs(
         (
             ("from", safe(row.source)),
             ("to", "in place" if row.in_place else safe(row.destination)),
-            ("compared", (report and (report.verified or report.checked)) or ""),
+            ("compared", row.verified or ""),
             ("time", duration_text(row.seconds) if row.seconds else ""),
         )
     )
-    yield b.Problems.of(_problems(row, report))
-    if report is not None:
-        arrays = report.arrays[: min(room[0], _ARRAYS)]
-        room[0] -= len(arrays)
-        yield b.Table(columns=ARRAY_COLUMNS, items=arrays, row=array_row, what="array")
-        if more := len(report.arrays) - len(arrays):
-            yield b.Text(f"{count_text(more, 'more array')}: see the JSON report.")
+    yield b.Problems.of(row.problems)
+
+
+def batch_json(outcome: BatchOutcome) -> JSONObject:
+    """All archives with their reports, as JSON; an archive of which nothing was begun has none."""
+    rows = [{**row.to_json(), "report": _report(row)} for row in outcome.rows]
+    return {**outcome.to_json(), "archives": rows}
+
+
+def _report(row: BatchRow) -> JSON:
+    """None also for a job that cannot be read, which the row says."""
+    with suppress(JobError):
+        if row.begun():
+            with Job.open(Path(row.job), write=False) as job:
+                return report_of(job).to_json()
+    return None
 
 
 def brief_lines(outcome: BatchOutcome, logged_problems: Collection[JSONObject] = ()) -> Iterator[str]:

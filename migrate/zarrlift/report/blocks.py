@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from ..jobs.units import count_text
 
@@ -87,15 +87,10 @@ Tone: TypeAlias = Literal["title", "good", "warning", "bad", "quiet"]
 
 
 class Block:
-    """Base class of all blocks; `kind` is how templates call one.
+    """Base class of all blocks.
 
     Each is itself alone: dataclasses would compile the comparison of all while a short command waits.
     """
-
-    kind: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        cls.kind = cls.__name__.lower()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -110,8 +105,6 @@ class Section(Block):
     """Where it is shown; a notebook is a page."""
     folded: bool = False
     """Whether a notebook shows its title alone at first."""
-    half: bool = False
-    """Whether a page shows it beside the next one, if there is room."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,8 +138,6 @@ class Lines(Block):
     """Lines to search or to copy, which are never wrapped."""
 
     lines: Sequence[str]
-    label: str = ""
-    """What they are; for pages."""
     indent: int = 2
     most: int | None = None
     """Maximum number of lines."""
@@ -197,7 +188,7 @@ class Column:
     folded: bool = False
     """On pages, a row shows it when it folds out."""
     is_state: bool = False
-    """Whether pages colour it, and filter rows by it."""
+    """Whether pages colour it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -223,8 +214,6 @@ class Table(Block, Generic[T]):
     """The paths of items that are nodes of a tree."""
     more: Callable[[T], Iterable[Block]] | None = None
     """What a row folds out on a page."""
-    bars: Callable[[T], Sequence[int]] | None = None
-    """Amounts, or those before and after: a page draws bars instead of a table."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.ledger.rows import TaskTotals
@@ -17,21 +15,16 @@ from ..jobs.units import (
     duration_text,
     moment_text,
     node_text,
-    rate_text,
     safe,
     shape_text,
 )
 from . import blocks as b
-from .blocks import Block
 
 if TYPE_CHECKING:
     from ..jobs.job_report import ArrayReport, JobReport
-    from ..jobs.ledger.last_run import Reached
 
 _ARRAYS: Final = 20
 """Maximum number of rows; the rest is counted."""
-_SIZES: Final = 8
-"""Maximum number of the largest arrays or archives in a chart."""
 ARRAY_COLUMNS: Final = (
     b.Column(title="array"),
     b.Column(title="state", is_state=True),
@@ -47,11 +40,6 @@ _ROUTES: Final = (
     b.Column(title="before", right=True),
     b.Column(title="after", right=True),
     b.Column(title="what is done"),
-)
-_SIZE: Final = (
-    b.Column(title="array"),
-    b.Column(title="before", right=True),
-    b.Column(title="after", right=True),
 )
 
 
@@ -75,12 +63,9 @@ def blocks(
             ("verified", report.verified or "no"),
         )
     )
-    sizes = ((node_text(each.path), each.bytes_before, each.bytes_after) for each in report.arrays)
-    yield from charts(report.routes(), sizes)
-    if (line := line_of(report.throughput)) is not None:
-        yield b.Section(title="Throughput", on="pages")
-        yield line
     yield from before
+    yield b.Section(title="Bytes by route", on="pages")
+    yield b.Table(columns=_ROUTES, items=[*report.routes().items()], row=_route_row, what="route")
     yield b.Section(title="Arrays")
     yield b.Table(
         columns=ARRAY_COLUMNS, items=report.arrays, row=array_row, most=_ARRAYS, what="array", more=_details
@@ -93,31 +78,6 @@ def blocks(
     yield b.Section(title="Job", on="pages")
     yield b.Pairs(tuple(_job(report)))
     yield b.Document("recipe", report.recipe)
-
-
-def charts(
-    routes: Mapping[str, TaskTotals], sizes: Iterable[tuple[str, int | None, int | None]]
-) -> Iterator[b.Block]:
-    """Bytes by route, and the largest sizes before and after, of those that are known; for pages."""
-    yield b.Section(title="Bytes by route", on="pages", half=True)
-    yield b.Table(
-        columns=_ROUTES,
-        items=sorted(routes.items(), key=lambda route: -route[1].bytes_in),
-        row=_route_row,
-        bars=lambda route: (route[1].bytes_in, route[1].bytes_out),
-    )
-    both_sizes = [(name, old, new) for name, old, new in sizes if old is not None and new is not None]
-    yield b.Section(title="Size before and after", on="pages", half=True)
-    yield b.Table(
-        columns=_SIZE,
-        items=sorted(
-            (size for size in both_sizes if size[1] or size[2]), key=lambda size: (-size[1], size[0])
-        ),
-        row=lambda size: (size[0], bytes_text(size[1]), bytes_text(size[2])),
-        most=_SIZES,
-        what="smaller one",
-        bars=lambda size: size[1:],
-    )
 
 
 def _route_row(route: tuple[str, TaskTotals]) -> tuple[str, ...]:
@@ -176,58 +136,3 @@ def array_row(array: ArrayReport) -> tuple[str, ...]:
 def _change(report: JobReport, what: str, text: Callable[[int], str]) -> str:
     sums = (report.total(f"{what}_before"), report.total(f"{what}_after"))
     return " -> ".join("unknown" if number is None else text(number) for number in sums)
-
-
-_MIN_POINTS: Final = 5
-"""Fewer points are no line."""
-_WIDTH: Final = 1000
-_HEIGHT: Final = 150
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line(Block):
-    """A line of rates over time, as paths of SVG."""
-
-    area: str
-    edge: str
-    most: str
-    seconds: float
-    text: str
-    """The same in words."""
-
-
-def line_of(points: Sequence[Reached]) -> Line | None:
-    """Bytes read a second over the time of moving; None if there are too few points."""
-    if len(points) < _MIN_POINTS:
-        return None
-    rates = [
-        (before.seconds, after.seconds, (after.bytes_in - before.bytes_in) / (after.seconds - before.seconds))
-        for before, after in pairwise(points)
-        if after.seconds > before.seconds
-    ]
-    most, seconds = max((rate for _, _, rate in rates), default=0.0), points[-1].seconds
-    if not most:
-        return None
-    places = (
-        f"L{_WIDTH * time / seconds:.1f} {_y(rate, most):.1f}"
-        for begin, end, rate in rates
-        for time in (begin, end)
-    )
-    steps = " ".join(places)
-    edge = "M" + steps[1:]
-    total = points[-1].bytes_in
-    text = (
-        f"{bytes_text(total)} read in {duration_text(seconds)}: {rate_text(total, seconds)} on average, "
-        f"{bytes_text(round(most))}/s at most."
-    )
-    return Line(
-        area=f"M0 {_HEIGHT} {steps} L{_WIDTH} {_HEIGHT}Z",
-        edge=edge,
-        most=f"{bytes_text(round(most))}/s",
-        seconds=seconds,
-        text=text,
-    )
-
-
-def _y(rate: float, most: float) -> float:
-    return _HEIGHT - (_HEIGHT - 4) * rate / most

@@ -1,9 +1,7 @@
-"""Renders the templates for a page or a notebook, each with as much as it has room for.
+"""Blocks as HTML, for notebooks and pages: a page is the fragment of a notebook, with pictures.
 
-Every text is escaped, and invisible characters are shown.
-
-A page allows itself, by a Content-Security-Policy, its own style and script (by their hashes) and pictures
-inside it, and nothing else: even text that escaped our escaping could load and run nothing.
+`joined` escapes everything that `element` did not make, and shows invisible characters. A page has no
+script; its Content-Security-Policy allows its own style, by its hash, and pictures inside it.
 """
 
 from __future__ import annotations
@@ -14,23 +12,19 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable
+from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final
 
 from zarrstack.core.errors import StorageError, short
 
-from ...jobs.units import count_text, duration_text, moment_text, node_names, node_text, safe
+from ...jobs.units import count_text, moment_text, node_names, node_text, safe
 from .. import blocks as b
 from ..blocks import MAX_PLACES, ORDER, ProblemGroup
-from .pictures import Pictures
+from .pictures import Picture, Pictures
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-SectionBlocks: TypeAlias = tuple[b.Section, list[b.Block]]
 _TONES: Final = {
     "done": "good",
     "finished": "good",
@@ -42,104 +36,97 @@ _TONES: Final = {
 }
 """The tones of states."""
 _LONGEST: Final = 400
-"""Maximum number of characters of a text in a notebook, or of a line of a document."""
-_MAX_LINES: Final = 60
-"""Maximum number of lines of a document."""
-_MAX_GROUPS: Final = 20
-"""Maximum number of groups of problems in a notebook."""
+"""Maximum number of characters of a text, unless it is to be copied."""
+_DOCUMENT: Final = 1000
+"""Maximum number of characters of a document."""
+_MAX_GROUPS: Final = 100
+"""Maximum number of groups of problems."""
 _DEEPEST: Final = 6
 """Nodes of a tree that are deeper are indented no further."""
+_PICTURES: Final = (
+    "The middle plane of each image, or a sample of its pixels, from black at the 1st to white at the 99th"
+    " percentile. They are for orientation only: zarrlift verify compares values."
+)
+_VOID: Final = frozenset({"img", "meta"})
+"""Elements without content and end."""
 
 
-class View:
-    """What a page or a notebook has room for."""
+class Html(str):
+    """Markup, which is not escaped again."""
 
-    def __init__(self, *, is_page: bool, rows: int, characters: int) -> None:
-        """`rows` of a table, and `characters` of all documents together."""
-        self.is_page = is_page
-        self.most = rows
-        self._room = characters
-
-    def text(self, text: str) -> str:
-        """A text that is not too long."""
-        return text if self.is_page else short(text, _LONGEST)
-
-    def tone(self, state: str) -> str:
-        """The tone of a state."""
-        return _TONES.get(state, "")
-
-    def depth(self, path: str | None) -> int:
-        """How far a node is indented."""
-        return min(path.count("/") + 1, _DEEPEST) if path else 0
-
-    def names(self, block: b.Names) -> str:
-        """The names of nodes in a sentence."""
-        return f"{block.head}: {node_names(block.paths, block.most)}"
-
-    def pairs(self, block: b.Pairs) -> list[tuple[str, str]]:
-        """The pairs with a value."""
-        return [pair for pair in block.rows if pair[1]]
-
-    def groups(self, block: b.Problems) -> list[ProblemGroup]:
-        """The groups of problems, by severity and kind, the largest first."""
-        return sorted(
-            block.grouped(MAX_PLACES),
-            key=lambda group: (ORDER.index(group.first.severity), group.first.kind, -group.count),
-        )[: None if self.is_page else _MAX_GROUPS]
-
-    def columns(self, table: b.Table[Any], rows: Sequence[Sequence[str]]) -> list[tuple[int, b.Column]]:
-        """The columns with a title and any text, by their places."""
-        return [
-            (place, column)
-            for place, column in enumerate(table.columns)
-            if column.title and any(row[place] for row in rows)
-        ]
-
-    def document(self, block: b.Document) -> list[str]:
-        """The lines of a document; the rest of a long one is counted, and too many of them are left out."""
-        if self._room <= 0:
-            return ["not shown: there is too much; see --json"]
-        lines = json.dumps(block.value, indent=2, ensure_ascii=False, default=str).splitlines()
-        cut = [line if len(line) <= _LONGEST else line[:_LONGEST] + "…" for line in lines[:_MAX_LINES]]
-        if len(lines) > _MAX_LINES:
-            cut.append(f"… and {count_text(len(lines) - _MAX_LINES, 'more line')}")
-        self._room -= sum(map(len, cut))
-        return cut
-
-    def shown(self, blocks: Iterable[b.Block]) -> list[b.Block]:
-        """The blocks that have something to show."""
-        return [block for block in blocks if not _is_empty(block)]
-
-    def sections(self, blocks: Iterable[b.Block]) -> list[SectionBlocks]:
-        """The sections that have something to show; after the first one, those with refusals."""
-        sections: list[SectionBlocks] = [(b.Section(), [])]
-        for block in self.shown(blocks):
-            if isinstance(block, b.Section):
-                sections.append((block, []))
-            elif sections[-1][0].on != "text":
-                sections[-1][1].append(block)
-        first, *others = sections
-        others = [(section, content) for section, content in others if content]
-        return [first, *sorted(others, key=lambda section: not any(map(_is_refusal, section[1])))]
+    __slots__ = ()
 
 
-def _is_empty(block: b.Block) -> bool:
-    match block:
-        case b.Pairs():
-            return not any(value for _, value in block.rows)
-        case b.Table():
-            return not block.items
-        case b.Problems():
-            return not block.problems
-        case b.Failures():
-            return not block.rows
-        case b.Lines():
-            return not block.lines
-        case b.Document():
-            return not block.value
-        case Pictures():
-            return not block.shown and not block.notes
-    return False
+def joined(parts: Iterable[str]) -> Html:
+    """The parts in a row: text is escaped, unless it is markup."""
+    return Html("".join(part if isinstance(part, Html) else escape(safe(part)) for part in parts))
+
+
+def element(name: str, *content: str, **attributes: str) -> Html:
+    """An element; omits a `_` at the end of an attribute's name, and empty attributes."""
+    words = "".join(f' {key.rstrip("_")}="{escape(safe(text))}"' for key, text in attributes.items() if text)
+    return Html(f"<{name}{words}>" if name in _VOID else f"<{name}{words}>{joined(content)}</{name}>")
+
+
+def notebook(blocks: Iterable[b.Block], name: str) -> str:
+    """A fragment of HTML without scripts and requests, whose size is bounded."""
+    return joined((_style(), _fragment(blocks, rows=200, name=name)))
+
+
+def page(blocks: Iterable[b.Block], *, title: str) -> str:
+    """One self-contained page."""
+    from zarrstack.version import __version__
+
+    style = _style("page.css")
+    allowed = f"default-src 'none'; style-src 'sha256-{_hash(style)}'; img-src data:"
+    policy = f"{allowed}; base-uri 'none'; form-action 'none'"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+        element("meta", name_="viewport", content="width=device-width, initial-scale=1"),
+        element("title", f"{title} · zarrlift"),
+        style,
+    )
+    footer = f"Made by zarrlift {__version__}, {moment_text(time.time())}. This page makes no requests."
+    main = element("main", _fragment(blocks, rows=2000))
+    body = element("body", main, element("footer", element("p", footer)), class_="zarrstack-html")
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _style(*more: str) -> Html:
+    from zarrstack.base.notebook import STYLE
+
+    sheets = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("style.css", *more))
+    return Html("<style>" + "\n".join((STYLE, *map(str.strip, sheets))) + "</style>")
+
+
+def _hash(style: str) -> str:
+    text = style.removeprefix("<style>").removesuffix("</style>")
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _fragment(blocks: Iterable[b.Block], *, rows: int, name: str = "") -> Html:
+    """The title, then the sections, those with refusals first; `rows` of each table."""
+    sections: list[tuple[b.Section, list[b.Block]]] = [(b.Section(), [])]
+    headline: list[b.Block] = []
+    for block in blocks:
+        if isinstance(block, b.Section):
+            sections.append((block, []))
+        elif isinstance(block, b.Title | b.Summary):
+            headline.append(block)
+        elif sections[-1][0].on != "text":
+            sections[-1][1].append(block)
+    first, *others = sections
+    others.sort(key=lambda section: not any(map(_is_refusal, section[1])))
+    parts = [*_headline(headline, name), *(_block(block, rows) for block in first[1])]
+    for section, content in others:
+        shown = joined(_block(block, rows) for block in content)
+        if shown and section.title:
+            head = element("summary", element("b", _short(section.title)))
+            shown = _details(head, element("div", shown), is_open=not section.folded)
+        parts.append(shown)
+    return element("div", *parts, class_="zarrstack-html")
 
 
 def _is_refusal(block: b.Block) -> bool:
@@ -148,127 +135,139 @@ def _is_refusal(block: b.Block) -> bool:
     )
 
 
-_PAGE_SIZE: Final = 100
-"""Rows of a page that are shown together; the further ones are folded."""
-_MAX_ROWS: Final = 2000
-"""Maximum number of rows of a table on a page."""
-_MAX_CHARACTERS: Final = 2_000_000
-"""Maximum number of characters of all documents together, such as attributes."""
-_NOTEBOOK_ROWS: Final = 200
-_NOTEBOOK_CHARACTERS: Final = 100_000
+def _headline(headline: Iterable[b.Block], name: str) -> Iterable[Html]:
+    """The title, after the name of a result, and the summary: paragraphs, or the heading of a page."""
+    for block in sorted(headline, key=lambda block: isinstance(block, b.Summary)):
+        text = _short(getattr(block, "text", ""))
+        if isinstance(block, b.Summary):
+            yield element("p", text)
+        elif not name:
+            yield element("h1", text)
+        else:
+            tone = {"good": "good", "bad": "bad", "warning": "bad"}.get(getattr(block, "tone", ""), "")
+            head = [] if text.startswith(name) else [element("b", name), " "]
+            yield element("p", *head, element("span", text, class_=tone))
 
 
-def page(
-    blocks: Iterable[b.Block], *, kicker: str, title: str, state: str = "", tone: str | None = None
-) -> str:
-    """One self-contained HTML page of blocks; `state` is beside its title, in a tone if it is no state."""
-    from markupsafe import Markup
+def _block(block: b.Block, rows: int) -> Html:
+    """A block; nothing for one that has nothing to show."""
+    match block:
+        case b.Text() if block.text:
+            return element("p", _short(block.text))
+        case b.Names():
+            return element("p", f"{block.head}: {node_names(block.paths, block.most)}")
+        case b.Pairs():
+            return _pairs(block.rows)
+        case b.Lines() if block.lines:
+            return _pre(block.lines[:rows])
+        case b.Document() if block.value:
+            text = json.dumps(block.value, indent=2, ensure_ascii=False, default=str)
+            cut = text if len(text) <= _DOCUMENT else text[:_DOCUMENT] + "\n… (all of it: --json)"
+            return _details(element("summary", block.label), element("div", _pre(cut.splitlines())))
+        case b.Problems():
+            groups = sorted(
+                block.grouped(MAX_PLACES),
+                key=lambda group: (ORDER.index(group.first.severity), group.first.kind, -group.count),
+            )
+            return joined((*map(_problem, groups[:_MAX_GROUPS]), _more(len(groups) - _MAX_GROUPS, "problem")))
+        case b.Failures() if block.rows:
+            texts = (f"{state}: {place}: {text}" for state, place, text in block.rows[: block.most])
+            return element("ul", *(element("li", _short(text)) for text in texts))
+        case b.Advice():
+            return element("p", block.text, " ", element("code", block.command))
+        case b.Table() if block.items:
+            shown = _rows(block, rows) if block.more else _table(block, rows)
+            return joined((shown, _more(len(block.items) - rows, block.what)))
+        case Pictures():
+            shown = element("ul", *map(_picture, block.shown), class_="pictures") if block.shown else Html()
+            notes = (_PICTURES, *block.notes) if block.shown else block.notes
+            return joined((shown, *(element("p", note) for note in notes)))
+    return Html()
 
-    from zarrstack.version import __version__
 
-    view = View(is_page=True, rows=_MAX_ROWS, characters=_MAX_CHARACTERS)
-    headline, parts = _divided(blocks, view)
-    own = parts[0][1]
-    figures = next((block for block in own if isinstance(block, b.Pairs)), None)
-    if figures is not None:
-        own.remove(figures)
-    return _template(
-        "page.html",
-        view,
-        headline=headline,
-        sections=parts if own else parts[1:],
-        figures=[] if figures is None else view.pairs(figures),
-        kicker=kicker,
-        title=title,
-        state=state,
-        tone=view.tone(state) if tone is None else tone,
-        style=Markup(_resource("style.css")),  # noqa: S704 - ours
-        script=Markup(_resource("script.js")),  # noqa: S704 - ours
-        policy=policy(),
-        version=__version__,
-        made=time.time(),
+def _short(text: str) -> str:
+    return short(text, _LONGEST)
+
+
+def _more(count: int, what: str) -> Html:
+    return element("p", f"and {count_text(count, f'more {what}')}") if count > 0 else Html()
+
+
+def _details(summary: Html, body: Html, *, is_open: bool = False, **attributes: str) -> Html:
+    return element("details", summary, body, **attributes, **({"open_": "open"} if is_open else {}))
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> Html:
+    rows = [joined((element("dt", name), element("dd", _short(value)))) for name, value in pairs if value]
+    return element("dl", *rows) if rows else Html()
+
+
+def _pre(lines: Iterable[str]) -> Html:
+    return element("pre", Html("\n".join(joined([line]) for line in lines)))
+
+
+def _problem(group: ProblemGroup) -> Html:
+    first = group.first
+    kind = f"{first.kind}, {group.count_text}" if group.count > 1 else first.kind
+    head = (element("span", _short(first.message)), " ", element("span", kind, class_=group.tone))
+    facts = {"found": group.found, "expected": first.expected, "what to do": first.advice}
+    body = [_pairs((name, text or "") for name, text in facts.items())]
+    for where in group.places:
+        words = [where.archive or "", "" if where.node is None else node_text(where.node)]
+        words += [f"key {where.key}" if where.key else "", f"found {where.found}" if where.found else ""]
+        body.append(element("p", _short(", ".join(filter(None, words)))))
+    body.append(_more(group.more, "place"))
+    return _details(element("summary", *head), element("div", *body), is_open=first.severity == "refusal")
+
+
+def _table(table: b.Table[Any], rows: int) -> Html:
+    cells = [table.row(item) for item in table.items[:rows]]
+    columns = [
+        (place, column) for place, column in enumerate(table.columns) if any(row[place] for row in cells)
+    ]
+    head = element("tr", *(element("th", column.title, scope="col") for _, column in columns))
+    body = (element("tr", *(_cell(column, row[place]) for place, column in columns)) for row in cells)
+    return element("table", element("thead", head), element("tbody", *body))
+
+
+def _cell(column: b.Column, text: str) -> Html:
+    tone = _TONES.get(text, "") if column.is_state else "num" if column.right else ""
+    return element("td", _short(text), class_=tone)
+
+
+def _rows(table: b.Table[Any], rows: int) -> Html:
+    """The rows of a table, each of which folds out."""
+    return joined(_row(table, item) for item in table.items[:rows])
+
+
+def _row(table: b.Table[Any], item: Any) -> Html:
+    assert table.more is not None
+    path = table.paths(item) if table.paths else None
+    columns = list(zip(table.columns, table.row(item), strict=True))
+    name = next(text for column, text in columns if not (column.folded or column.is_state))
+    state = next((text for column, text in columns if column.is_state), "")
+    facts = [
+        element("span", f"{column.title} {text}" if column.right else _short(text))
+        for column, text in columns
+        if text and text is not name and not (column.folded or column.is_state)
+    ]
+    depth = min(path.count("/") + 1, _DEEPEST) if path else 0
+    label = element("span", element("code", _short(name.strip(" "))), class_=f"name depth-{depth}")
+    pill = element("span", state, class_=_TONES.get(state, "")) if state else Html()
+    folded = [(column.title, text) for column, text in columns if column.folded]
+    if path is not None:
+        folded.insert(0, ("path", node_text(path)))
+    body = (_pairs(folded), *(_block(block, rows=100) for block in table.more(item)))
+    return _details(element("summary", label, *facts, pill), element("div", *body), class_="row")
+
+
+def _picture(picture: Picture) -> Html:
+    sides = (
+        element("span", side, element("img", alt=f"{side}: {node_text(picture.path)}", src=url))
+        for side, url in picture.sides
     )
-
-
-def notebook(blocks: Iterable[b.Block], name: str) -> str:
-    """A fragment of HTML without scripts and requests, whose size is bounded."""
-    from markupsafe import Markup
-
-    from zarrstack.base.notebook import STYLE
-
-    view = View(is_page=False, rows=_NOTEBOOK_ROWS, characters=_NOTEBOOK_CHARACTERS)
-    headline, parts = _divided(blocks, view)
-    tone = {"good": "good", "bad": "bad", "warning": "bad"}.get(headline[0].tone, "")
-    style = Markup(f"{STYLE}\n{_resource('notebook.css')}")  # noqa: S704 - ours
-    values = {"headline": headline, "sections": parts, "result": name, "tone": tone}
-    return _template("notebook.html", view, notebook_style=style, **values)
-
-
-def _divided(blocks: Iterable[b.Block], view: View) -> tuple[list[Any], list[SectionBlocks]]:
-    """The title and the summary, and the sections with the other blocks."""
-    parts = view.sections(blocks)
-    every = [block for _, content in parts for block in content]
-    headline = [block for kind in (b.Title, b.Summary) for block in every if isinstance(block, kind)]
-    for _, content in parts:
-        content[:] = [block for block in content if block not in headline]
-    return headline, [parts[0], *(part for part in parts[1:] if part[1])]
-
-
-def _template(name: str, view: View, **values: Any) -> str:
-    return _environment().get_template(name).render(view=view, page_size=_PAGE_SIZE, **values)
-
-
-@cache
-def policy() -> str:
-    """The Content-Security-Policy of every page, which a server sends as a header too."""
-    style, script = (_hash(_resource(name)) for name in ("style.css", "script.js"))
-    return (
-        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader(__package__, "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_safe_value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        count=count_text,
-        duration=duration_text,
-        node=node_text,
-        moment=moment_text,
-        percent=_percent,
-    )
-    return environment
-
-
-def _safe_value(value: Any) -> Any:
-    """What is written for a value of a template, before it is escaped: names may hold terminal escapes."""
-    if value is None:
-        return ""
-    return safe(value) if type(value) is str else value
-
-
-def _percent(part: float, whole: float) -> str:
-    """A width for SVG; what is there can be seen."""
-    return f"{max(100 * part / whole, 0.4 if part else 0):.2f}%" if whole else "0%"
-
-
-@cache
-def _resource(name: str) -> str:
-    return files(__package__).joinpath("templates", name).read_text(encoding="utf-8").strip()
-
-
-def _hash(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    caption = (element("code", node_text(picture.path)), f" {picture.about}")
+    return element("li", element("div", *sides), element("p", *caption))
 
 
 def write_page(path: str | os.PathLike[str], page: str) -> None:
