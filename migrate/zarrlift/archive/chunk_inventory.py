@@ -114,6 +114,8 @@ def take_inventory(
             return inventory_of(
                 scan(storage, path, layout, children=children, follow_links=follow_links, names_only=True)
             )
+        if names_only:
+            storage.refuse_links(path)
         return inventory_of(_found(storage, path, layout, children, count, follow_links=follow_links))
     if layout.objects.total > _MAX_WALKED:
         raise UnsupportedError(

@@ -49,6 +49,9 @@ class LayeredDirectory(Protocol):
     def delete_tree(self, key: str) -> None:
         """Remove a directory with its content, which may be absent; StorageError."""
 
+    def refuse_links(self, key: str) -> None:
+        """Raise StorageError if a link that is not followed is in place of a directory."""
+
 
 class AsyncRequests(Protocol):
     """Asynchronous requests to a storage; each returns a future."""
@@ -166,6 +169,11 @@ class Storage(ABC):
     def list_dirs(self, prefixes: Sequence[str]) -> list[list[DirectoryEntry]]:
         """`list_dir` for several prefixes; concurrently in remote stores."""
         return [list(self.list_dir(prefix)) for prefix in prefixes]
+
+    def refuse_links(self, key: str) -> None:
+        """Raise StorageError if a link that is not followed is in place of a directory, below layers too."""
+        if self.layered is not None:
+            self.layered.refuse_links(key)
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         """All keys that start with `prefix`, which is "" or ends with "/", in any order."""

@@ -211,12 +211,24 @@ def test_no_job_is_made_where_the_parent_became_a_link_while_it_was_planned(
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "status --check"])
-@pytest.mark.parametrize("name", ["g", "g/recode", "g/recode/c", "empty"])
-def test_a_link_in_place_of_a_published_directory_is_named(name: str, verb: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("through", [None, "retry", "log:{}/events.jsonl"])
+@pytest.mark.parametrize("name", ["g", "g/recode", "empty"])
+def test_a_link_in_place_of_a_published_directory_is_named(
+    name: str, through: str | None, verb: str, tmp_path: Path
+) -> None:
     """Also if everything that is looked for is behind it."""
+    _named_by(verb, tmp_path, name, through and through.format(tmp_path))
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "status --check"])
+def test_a_link_in_place_of_a_directory_of_chunks_is_named(verb: str, tmp_path: Path) -> None:
+    _named_by(verb, tmp_path, "g/recode/c")
+
+
+def _named_by(verb: str, tmp_path: Path, name: str, through: str | None = None) -> None:
     source = write_archive(tmp_path / "source.zarr")
     assert zarrlift.migrate(source, tmp_path / "q/out.zarr").ok
-    assert zarrlift.migrate(source, tmp_path / OUT, job=tmp_path / JOB).ok
+    assert zarrlift.migrate(source, tmp_path / OUT, job=tmp_path / JOB, dest_through=through).ok
     (tmp_path / OUT / name).rename(tmp_path / "away")
     (tmp_path / OUT / name).symlink_to(tmp_path / "q/out.zarr" / name)
     before = everything(tmp_path / "q")

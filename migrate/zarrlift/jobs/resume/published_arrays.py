@@ -142,7 +142,7 @@ def _incomplete(
     rows = {row.path: row for row in job.nodes("array") if row.state == "done"}
     skipped = "stay" if moved else None
     arrays = [array for array in plan.arrays if array.path in rows and array.route.name != skipped]
-    if isinstance(destination, LocalStorage) and not plan.in_place:
+    if not plan.in_place:
         for array in arrays:
             if not array.tasks:  # whose directory is not listed
                 destination.refuse_links(array.path)
