@@ -50,7 +50,7 @@ RESULTS = "results"
 """The parent of the result, so that it can be moved without the source."""
 _NEXT = {"resume": 6, "migrate": 2, "update": 3, "update --force": 1, "status --check": 3}
 _COMMANDS = 5
-_LAST = 60
+_LAST = 80
 """Changes after the last listing of a command, most of them of its job file."""
 
 
