@@ -98,11 +98,13 @@ def batch_json(outcome: BatchOutcome) -> JSONObject:
 
 def _report(row: BatchRow) -> JSON:
     """None also for a job that cannot be read, which the row says."""
+    job = None
     with suppress(JobError):
-        if row.begun():
-            with Job.open(Path(row.job), write=False) as job:
-                return report_of(job).to_json()
-    return None
+        job = Job.open(Path(row.job), write=False) if row.begun() else None
+    if job is None:
+        return None
+    with job:
+        return report_of(job).to_json()
 
 
 def brief_lines(outcome: BatchOutcome, logged_problems: Collection[JSONObject] = ()) -> Iterator[str]:

@@ -12,6 +12,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -92,8 +93,8 @@ def pictures_of_job(job: Job, places: Places) -> Pictures:
 
 
 def _opener(opened: Callable[[], Store], paths: Collection[str] | None = None) -> OpenArray:
-    """Opens arrays of a store, which is opened for the first of them; None for one that is not in `paths`."""
-    store: list[Store] = []
+    """Opens arrays of a store, which is opened once; None for one that is not in `paths`."""
+    store: list[Store | Exception] = []
 
     def array(path: str) -> Any:
         import zarr
@@ -101,14 +102,19 @@ def _opener(opened: Callable[[], Store], paths: Collection[str] | None = None) -
         if paths is not None and path not in paths:
             return None
         if not store:
-            store.append(opened())
+            try:
+                store.append(opened())
+            except Exception as error:  # noqa: BLE001 - raised below, for each array
+                store.append(error)
+        if isinstance(store[0], Exception):
+            raise store[0]
         return zarr.open_array(store[0], path=path, mode="r", zarr_format=3)
 
     return array
 
 
 def pictures(plan: Plan, sides: Mapping[str, OpenArray]) -> Pictures:
-    """Pictures of the images of a plan, as many as a page has room for."""
+    """Pictures of the images of a plan, as many as a page has room for, of each side that can be read."""
     shown: list[Picture] = []
     errors: list[str] = []
     left_out, room = 0, _MAX_BYTES
@@ -116,17 +122,12 @@ def pictures(plan: Plan, sides: Mapping[str, OpenArray]) -> Pictures:
         if number >= _MAX_IMAGES or room <= 0:
             left_out += 1
             continue
-        try:
-            picture = _picture(image, plane, sides)
-        except Exception as error:  # noqa: BLE001 - a page is made whatever an archive holds
-            errors.append(redact_foreign(f"{type(error).__name__}: {error}")[:300])
-            continue
-        if picture is not None:
+        if (picture := _picture(image, plane, sides, errors)) is not None:
             shown.append(picture)
             room -= sum(len(url) for _, url in picture.sides)
     notes = [f"{count_text(left_out, 'further image')} not shown."] if left_out else []
     if errors:
-        notes.append(f"{count_text(len(errors), 'image')} could not be shown: {errors[0]}")
+        notes.append(f"{count_text(len(errors), 'picture')} could not be made: {errors[0]}")
     return Pictures(shown=tuple(shown), notes=tuple(notes))
 
 
@@ -162,22 +163,41 @@ def _plane(array: ArrayPlan) -> tuple[int, int] | None:
     return (end - 2, end - 1) if min(shape[end - 2 : end]) >= MIN_SIDE else None
 
 
-def _picture(image: ArrayPlan, plane: tuple[int, int], sides: Mapping[str, OpenArray]) -> Picture | None:
-    """A picture of the sides that have the array; None if no side has."""
+def _picture(
+    image: ArrayPlan, plane: tuple[int, int], sides: Mapping[str, OpenArray], errors: list[str]
+) -> Picture | None:
+    """A picture of the sides that have the array, None if none has; adds to the `errors` of the others."""
     import numpy as np
 
-    arrays = {side: array for side, opened in sides.items() if (array := opened(image.path)) is not None}
+    arrays: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    for side, opened in sides.items():
+        with _noted(errors):
+            if (array := opened(image.path)) is not None:
+                arrays[side] = array
     if not arrays:
         return None
-    shape = image.source.shape
-    units = [_unit(array) for array in arrays.values()]
-    unit = [max(lengths) for lengths in zip(*units, strict=True)]
+    unit = [max(lengths) for lengths in zip(*map(_unit, arrays.values()), strict=True)]
     itemsize = max(array.dtype.itemsize for array in arrays.values())
-    selection = middle_plane(shape, plane, unit, itemsize)
-    values = {side: np.asarray(array[selection]) for side, array in arrays.items()}
+    with _noted(errors):
+        selection = middle_plane(image.source.shape, plane, unit, itemsize)
+        for side, array in arrays.items():
+            with _noted(errors):
+                values[side] = np.asarray(array[selection])
+    if not values:
+        return None
     limits = _limits(next(iter(values.values())))
     urls = ((side, _url(each, limits)) for side, each in values.items())
-    return Picture(path=image.path, about=shape_text(shape), sides=tuple(urls))
+    return Picture(path=image.path, about=shape_text(image.source.shape), sides=tuple(urls))
+
+
+@contextmanager
+def _noted(errors: list[str]) -> Iterator[None]:
+    """Note an error instead of raising it: a page is made whatever an archive holds."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        errors.append(redact_foreign(f"{type(error).__name__}: {error}")[:300])
 
 
 def _unit(array: Any) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import struct
 import subprocess
 import zlib
@@ -27,10 +28,20 @@ from tests.support.report_examples import HOSTILE, plane, write_hostile, write_i
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.cli import main
+from zarrlift.errors import StorageError
 from zarrlift.jobs.job_report import ArrayReport, JobReport, StoredForm
 from zarrlift.jobs.units import safe
 from zarrlift.report.html.pages import job_page
-from zarrlift.report.html.pictures import MAX_READ, Picture, Pictures, images_of, middle_plane, pictures, png
+from zarrlift.report.html.pictures import (
+    MAX_READ,
+    Picture,
+    Pictures,
+    _opener,
+    images_of,
+    middle_plane,
+    pictures,
+    png,
+)
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.views.legacy import view_of
 
@@ -101,6 +112,24 @@ def test_what_is_gone_has_no_picture(tmp_path, monkeypatch):
         assert main(["status", job, "--html", "page.html"]) in (0, 1)
         sides = [found["alt"] for tag, found in Page(Path("page.html").read_text()).found if tag == "img"]
         assert [alt.partition(":")[0] for alt in sides] == [side] * 3
+
+
+def test_a_source_that_is_gone_leaves_the_pictures_after_and_is_asked_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = zarrlift.migrate(write_images(tmp_path / "a"), "b").plan
+    shutil.rmtree("a")
+    assert main(["status", "b", "--html", "page.html"]) == 0
+    page = Page(Path("page.html").read_text())
+    assert [found["alt"].partition(":")[0] for tag, found in page.found if tag == "img"] == ["after"] * 3
+    assert "3 pictures could not be made: " in page.text
+    requests = []
+
+    def gone():
+        requests.append("")
+        raise StorageError("no such bucket")
+
+    assert len(pictures(plan, {"before": _opener(gone)}).notes) == 1
+    assert len(requests) == 1
 
 
 def test_a_page_loads_and_runs_nothing(tmp_path, monkeypatch):
@@ -286,7 +315,7 @@ def test_damaged_images_and_those_without_room_are_counted(tmp_path, monkeypatch
     found = pictures_of(tmp_path / "a")
     assert [picture.path for picture in found.shown] == ["b"]
     assert [note.partition(" not")[0] for note in found.notes][:1] == ["1 further image"]
-    assert "1 image could not be shown: ChunkError" in found.notes[1]
+    assert "1 picture could not be made: ChunkError" in found.notes[1]
 
 
 # What notebooks show of results: a tree that folds, safe whatever names say, and never too much.
