@@ -22,7 +22,7 @@ from ..recipe.options import Format, JobPlace, PathText, VerifyLevel
 from ..recipe.signatures import explicit, given
 from ..storage.redact import redact
 from .ledger.find_job import find_job
-from .ledger.last_run import Activity, Reached, activity, last_run, seconds_spent, throughput
+from .ledger.last_run import Activity, activity, last_run, seconds_spent
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow, NodeState, State, TaskTotals
 from .option_words import option_words
@@ -136,8 +136,6 @@ class JobReport:
     """Refusals and failures first, then warnings and notes."""
     conventions: tuple[tuple[str, str], ...] = ()
     """(name, what was recognized)"""
-    throughput: tuple[Reached, ...] = field(default=(), repr=False)
-    """The time line; empty for a job that moved nothing."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What was requested of the job, without secrets."""
     recipe: JSONObject = field(default_factory=dict, repr=False)
@@ -176,7 +174,7 @@ class JobReport:
 
     def to_json(self) -> JSONObject:
         """JSON for machines; member names are stable."""
-        rows = ("arrays", "problems", "conventions", "throughput", "options")
+        rows = ("arrays", "problems", "conventions", "options")
         routes = self.routes()
         return {
             **json_of_fields(self, *rows),
@@ -196,7 +194,6 @@ class JobReport:
             },
             "requested": self.options,
             "conventions": [{"name": name, "summary": summary} for name, summary in self.conventions],
-            "throughput": [point._asdict() for point in self.throughput],
             "problems": [problem.to_json() for problem in self.problems],
             "arrays": [array.to_json() for array in self.arrays],
         }
@@ -274,7 +271,6 @@ def report_of(job: Job) -> JobReport:
         groups_total=len(plan.groups),
         problems=tuple(sorted(problems, key=lambda problem: _ORDER[problem.severity])),
         conventions=tuple((seen.name, seen.summary) for seen in plan.conventions),
-        throughput=throughput(job),
         options=_options(job),
         recipe=_changes(plan.recipe.to_json()),
         versions={} if run is None else dict(run.versions),

@@ -34,7 +34,7 @@ from .branch import branch_of
 from .checks.checks import Checks, Found, Question
 from .disk_sync import DiskSync
 from .endpoints import Endpoints
-from .ledger.last_run import Throughput, note_moving
+from .ledger.last_run import note_moving
 from .ledger.ledger import Job
 from .option_words import option_words
 from .outcome import Outcome, outcome_of_run
@@ -82,7 +82,6 @@ class Run:
         )
         self._moved = MoveResult()
         self._under_way: Callable[[], UnderWay] = dict
-        self._throughput = Throughput(job)
         self._checking: deque[PendingChecks] = deque()
         self.checks = checks
         self._syncs = DiskSync(job, destination, fsync=options.fsync)
@@ -132,7 +131,6 @@ class Run:
         try:
             if self.job.nodes(done=False):
                 self._syncs.sometimes()
-            self._throughput.note(self._moved, last=True)
             self.job.commit()
         except (JobError, DestinationError) as error:  # unrecorded work is repeated
             return error.problem
@@ -251,7 +249,6 @@ class Run:
     def _commit_sometimes(self) -> None:
         if self._branch.due():
             self._syncs.sometimes()
-            self._throughput.note(self._moved)
             self._work.note(self.job)
             if self.options.limit is not None:
                 self._work.note_under_way(self.job, self._under_way())

@@ -24,13 +24,12 @@ from tests.support.v2_trees import GROUP, array, tree
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.jobs.ledger.last_run import Throughput, last_run, level_before, throughput
+from zarrlift.jobs.ledger.last_run import last_run, level_before
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ledger.rows import node_rows, plans_of
 from zarrlift.jobs.status import Status
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.storage.local import byte_locks
-from zarrlift.transfer.counts import MoveResult
 from zarrlift.transfer.events import Event, TaskDone
 
 
@@ -49,7 +48,6 @@ def test_a_report_tells_each_array_and_needs_neither_source_nor_result(tmp_path)
     assert (report.state, report.arrays_done, report.groups_done, report.checked) == ("done", 4, 3, "sample")
     for row in report.arrays:
         assert row.bytes_after == stored.get(row.path, 0)
-    assert report.throughput[-1].bytes_in == report.total("bytes_read")
     assert report.versions["zarrlift"] == zarrlift.__version__
     assert report.seconds > 0
     json.dumps(report.to_json(), allow_nan=False)
@@ -112,33 +110,12 @@ def test_the_json_of_status_loses_nothing_of_the_report(tmp_path, capsys):
 def test_a_job_of_a_version_without_these_records_has_a_report(tmp_path):
     write_archive(tmp_path / "a.zarr")
     zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr")
-    new = ("run", "checked", "throughput")
+    new = ("run", "checked")
     with closing(sqlite3.connect(tmp_path / "b.zarr.zarrlift.db", isolation_level=None)) as db:
         db.executemany("DELETE FROM meta WHERE name = ?", [(name,) for name in new])
     report = zarrlift.job_report(tmp_path / "b.zarr")
-    assert (report.checked, report.versions, report.throughput) == (None, {}, ())
+    assert (report.checked, report.versions) == (None, {})
     assert report.arrays_done == 4
-
-
-def test_the_time_line_goes_on_without_a_gap_and_is_bounded(tmp_path):
-    write_archive(tmp_path / "a.zarr")
-    zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr")
-    with Job.open(tmp_path / "b.zarr.zarrlift.db") as job:
-        job.note(throughput=None)
-        now = 1000.0
-        line = Throughput(job, clock=lambda: now)
-        for second in range(1, 1001):
-            now += 1
-            line.note(MoveResult(bytes_in=10 * second, bytes_out=5 * second), last=second == 1000)
-        points = throughput(job)
-        assert len(points) <= 201
-        assert points[-1] == (1000.0, 10_000, 5_000)
-        assert list(points) == sorted(points)
-        now += 1_000_000  # until it is resumed
-        line = Throughput(job, clock=lambda: now)
-        now += 5
-        line.note(MoveResult(bytes_in=1, bytes_out=1), last=True)
-        assert throughput(job)[-1] == (1005.0, 10_001, 5_001)
 
 
 @pytest.mark.parametrize("level", ["none", "sample", "full"])

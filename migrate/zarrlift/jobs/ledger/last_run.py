@@ -1,8 +1,6 @@
 """The last run of a job, as recorded in its ledger: its process, start time, and normal end if any.
 
-From these follows what an incomplete job is doing now. And the time line of all runs: how much was read and
-written after how many seconds of moving. Times without a run do not count, so that the line of a job that was
-resumed days later has no gap. That note is a list of bounded length: its steps double when it is full.
+From these follows what an incomplete job is doing now.
 """
 
 from __future__ import annotations
@@ -13,15 +11,14 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from ...errors import JobError
 from ...recipe.options import VerifyLevel
 from ...storage.local.owner_process import OwnerProcess
-from ...transfer.counts import MoveResult
 from .ledger import Job
 from .rows import TaskTotals
 
@@ -164,57 +161,3 @@ def is_locked(path: os.PathLike[str]) -> bool:
         return byte_locks.is_byte_locked(descriptor)
     finally:
         os.close(descriptor)
-
-
-_NOTE: Final = "throughput"
-_MAX_POINTS: Final = 200
-
-
-class Reached(NamedTuple):
-    """What a job had moved."""
-
-    seconds: float
-    """Time of moving, in all runs."""
-    bytes_in: int
-    """Stored bytes of the source read; bytes that are read twice count twice."""
-    bytes_out: int
-
-
-class Throughput:
-    """Adds a run to the time line of a job."""
-
-    def __init__(self, job: Job, clock: Callable[[], float] = time.monotonic) -> None:
-        self._job = job
-        self._clock = clock
-        self._points = list(throughput(job)) or [Reached(0, 0, 0)]
-        self._before = self._points[-1]
-        self._began = clock() - self._before.seconds
-        self._step = max(self._before.seconds / _MAX_POINTS, 0.5)
-
-    def note(self, moved: MoveResult, *, last: bool = False) -> None:
-        """Note what the run has `moved`, at most once a step, and at its end. Durable at the next commit."""
-        now = Reached(
-            seconds=round(self._clock() - self._began, 3),
-            bytes_in=self._before.bytes_in + moved.bytes_in,
-            bytes_out=self._before.bytes_out + moved.bytes_out,
-        )
-        if now[1:] == self._points[-1][1:] or (
-            not last and now.seconds - self._points[-1].seconds < self._step
-        ):
-            return
-        if len(self._points) >= _MAX_POINTS:
-            self._points[1:] = self._points[2::2]
-            self._step *= 2
-        self._points.append(now)
-        self._job.note(**{_NOTE: json.dumps(self._points)})
-
-
-def throughput(job: Job) -> tuple[Reached, ...]:
-    """The time line of a job; empty if nothing was moved."""
-    try:
-        return tuple(
-            Reached(float(point[0]), int(point[1]), int(point[2]))
-            for point in json.loads(job.fact(_NOTE) or "[]")
-        )
-    except (ValueError, TypeError, IndexError, KeyError):
-        return ()
