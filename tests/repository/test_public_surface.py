@@ -41,8 +41,8 @@ DATA = (
 """What the functions take and give."""
 
 MODELS = (
-    "consolidated", "create", "diff", "flatten", "load", "schema", "show", "unflatten", "validate",
-    "validate_many", "as_instance", "from_instance",
+    "consolidated", "create", "diff", "flatten", "load", "schema", "show", "to_pydantic", "unflatten",
+    "validate",
     "Difference", "Hierarchy", "Requirement",
 )  # fmt: skip
 

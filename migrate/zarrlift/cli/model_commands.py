@@ -28,7 +28,7 @@ _HELP: Final = """Describe, compare, validate and create hierarchies by Zarr Obj
   zarrlift model diff old.zarr new.zarr        compare two structures
   zarrlift model create model.json empty.zarr  create it without values
 
-A MODEL is a ZOM or a JSON Schema in a file (- for stdin), or a Python type, module:Name.
+A MODEL is a ZOM or a JSON Schema in a file (- for stdin).
 """
 
 _MAX_JSON_LEVELS: Final = 400
@@ -161,6 +161,8 @@ def validate(
     output: o.Json,
 ) -> Answer:
     """Check any number of archives against one model; every violation is listed with its path."""
+    from zarrstack.core.errors import ZarrstackError
+
     from .. import models
     from ..models.schemas import parts
     from ..report import models as report_models
@@ -170,11 +172,15 @@ def validate(
         raise usage("an archive and a model are needed", expected="SRC... MODEL")
     how = {"migrated": as_ is not None, **reading.arguments(), **storage.arguments()}
     requirement = models.load(model, leave_open=parts(leave_open or ()))
-    if len(sources) == 1:
-        rows = [(_without_credentials(sources[0]), models.validate(sources[0], requirement, **how))]
-    else:
-        checked = models.validate_many(sources, requirement, **how)
-        rows = [(_without_credentials(str(place)), problems) for place, problems in checked]
+    rows: list[tuple[str, tuple[Problem, ...]]] = []
+    for source in sources:
+        try:
+            problems = models.validate(source, requirement, **how)
+        except ZarrstackError as error:
+            if len(sources) == 1:
+                raise
+            problems = (error.problem,)
+        rows.append((_without_credentials(source), problems))
 
     return Answer(
         code=PARTLY if any(problems for _, problems in rows) else DONE,

@@ -3,8 +3,8 @@
     model = zarrlift.models.show("survey.zarr").model
     zarrlift.models.diff("survey.zarr", "survey-v3.zarr")
 
-The functions are loaded on first use. Typed models and JSON Schemas need the packages of the extra `models`;
-everything else works without them.
+The functions are loaded on first use. JSON Schemas to check against and `to_pydantic` need the packages of
+the extra `models`; everything else works without them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from zarrstack.base.lazy import loader
 if TYPE_CHECKING:
     from .creation import create
     from .differences import Difference
-    from .functions import diff, schema, show, validate, validate_many
+    from .functions import diff, schema, show, validate
     from .hierarchy import Hierarchy
     from .model_storage import consolidated
-    from .pydantic_types import as_instance, from_instance
+    from .pydantic_types import to_pydantic
     from .requirement import Requirement, load
     from .zom import flatten, unflatten
 
@@ -27,36 +27,32 @@ _HOMES = {
     "Difference": "differences",
     "Hierarchy": "hierarchy",
     "Requirement": "requirement",
-    "as_instance": "pydantic_types",
     "consolidated": "model_storage",
     "create": "creation",
     "diff": "functions",
     "flatten": "zom",
-    "from_instance": "pydantic_types",
     "load": "requirement",
     "schema": "functions",
     "show": "functions",
+    "to_pydantic": "pydantic_types",
     "unflatten": "zom",
     "validate": "functions",
-    "validate_many": "functions",
 }
 
 __all__ = [
     "Difference",
     "Hierarchy",
     "Requirement",
-    "as_instance",
     "consolidated",
     "create",
     "diff",
     "flatten",
-    "from_instance",
     "load",
     "schema",
     "show",
+    "to_pydantic",
     "unflatten",
     "validate",
-    "validate_many",
 ]
 
 

@@ -18,13 +18,11 @@ from zarrstack.base.array_documents import FIELD, GUARD
 from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 
-from ..archive.nodes import ArrayNode
 from ..core.json_document import document
 from ..core.json_fields import FieldsAsJSON
 from ..core.problems import JoinedProblems, refusal
 from ..errors import JobError
 from ..formats.describe import describe
-from ..formats.zarr_v3.array import V3ArrayDescriber
 from ..storage.base import Storage
 from ..storage.local.scratch import MODEL, directory_of
 from ..storage.local.storage import LocalStorage
@@ -42,75 +40,6 @@ _READ: Final = (
     "fill_value",
 )
 """Members of a v3 document that determine how its chunks are read."""
-
-
-class ReadableArrays:
-    """Checks both; caches results for codecs, which rarely vary."""
-
-    def __init__(self) -> None:
-        self._describer = V3ArrayDescriber()
-
-    def refused(self, node: JSONObject) -> Problem | None:
-        """The problem of a node whose chunks cannot be read by any; None if readable, and for groups."""
-        if is_group(node):
-            return None
-        problem = self._refused_here(node)
-        if problem is None or _zarr_reads(node) or (format_of(node) == 2 and _zarr_2_reads(node)):
-            return None
-        return problem
-
-    def _refused_here(self, node: JSONObject) -> Problem | None:
-        if format_of(node) == 3:
-            # Other grids are not supported here, but this check is about data types and codecs.
-            if not isinstance(grid := node.get("chunk_grid"), dict) or grid.get("name") != "regular":
-                return None
-            problems = self._describer.describe({name: node[name] for name in _READ if name in node}).problems
-            return next((problem for problem in problems if problem.severity == "refusal"), None)
-        plain = {name: value for name, value in node.items() if name != "attributes"}
-        try:
-            (array,) = describe(ModelStorage({"": plain}, url="the model"), format="zarr2").nodes
-        except ZarrstackError as error:
-            return error.problem
-        if not isinstance(array, ArrayNode) or array.layout is not None:
-            return None
-        return next((problem for problem in array.problems if problem.severity == "refusal"), None)
-
-
-def _zarr_2_reads(node: JSONObject) -> bool:
-    """Whether numpy supports the dtype and numcodecs each codec, as zarr-python 2 requires."""
-    import numcodecs.registry as known
-
-    names = {*known.codec_registry, *known.entries, *_OPTIONAL}
-    codecs = [node.get("compressor"), *(node.get("filters") or ())]
-    try:
-        np.dtype(_for_numpy(node.get("dtype")))
-    except (TypeError, ValueError):
-        return False
-    return all(codec is None or (isinstance(codec, dict) and codec.get("id") in names) for codec in codecs)
-
-
-def _for_numpy(dtype: JSON) -> Any:
-    """A document's dtype in numpy's form: fields are tuples."""
-    if not isinstance(dtype, list):
-        return dtype
-    return [
-        (field[0], _for_numpy(field[1]), *map(tuple, field[2:])) if isinstance(field, list) else field
-        for field in dtype
-    ]
-
-
-def _zarr_reads(node: JSONObject) -> bool:
-    from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
-
-    document = {name: value for name, value in node.items() if name not in (FIELD, GUARD)}
-    kind = ArrayV3Metadata if format_of(node) == 3 else ArrayV2Metadata
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            kind.from_dict(document)
-    except Exception:  # noqa: BLE001 - zarr has many errors for what it does not read
-        return False
-    return True
 
 
 _BATCH: Final = 256
@@ -198,24 +127,73 @@ def metadata_problems(flat: Flat) -> Iterator[Problem]:
     of an archive may lack members that old writers omit and readers tolerate. Data types and codecs must be
     known to zarr-python or this project.
     """
+    faulty = set()
     by_text: dict[str, tuple[Problem, ...]] = {}
-    readers = ReadableArrays()
     for path, node in flat.items():
         text = canonical({name: value for name, value in node.items() if name != "attributes"})
         if text not in by_text:
-            by_text[text] = tuple(_faults(node, readers))
+            by_text[text] = tuple(_faults(node))
+        if by_text[text]:
+            faulty.add(path)
         yield from (problem.at(node=path) for problem in by_text[text])
+    sound = {path: node for path, node in flat.items() if path not in faulty and not is_group(node)}
+    for array in describe(ModelStorage(sound, url="the model")).nodes if sound else ():
+        problem = next((one for one in array.problems if one.severity == "refusal"), None)
+        if problem is not None and not _is_readable(flat[array.path]):
+            message = f"no known reader supports this array: {problem.message}"
+            yield replace(problem, message=message, node=array.path)
 
 
-def _faults(node: JSONObject, readers: ReadableArrays) -> Iterator[Problem]:
-    sound = True
+def _faults(node: JSONObject) -> Iterator[Problem]:
     for place, message in _v2_faults(node) if format_of(node) == 2 else _v3_faults(node):
         member = place.partition("/")[0]
         found = excerpt(node[member]) if member in node else None
         yield refusal("metadata", f"{place}: {message}", found=found)
-        sound = False
-    if sound and (problem := readers.refused(node)) is not None:
-        yield replace(problem, message=f"no known reader supports this array: {problem.message}", node=None)
+
+
+def _is_readable(node: JSONObject) -> bool:
+    """Whether zarr-python reads an array that this project refuses; its codecs count, not its grid."""
+    if format_of(node) == 3:
+        grid = node.get("chunk_grid")
+        return not isinstance(grid, dict) or grid.get("name") != "regular" or _zarr_reads(node)
+    return _zarr_reads(node) or _zarr_2_reads(node)
+
+
+def _zarr_2_reads(node: JSONObject) -> bool:
+    """Whether numpy supports the dtype and numcodecs each codec, as zarr-python 2 requires."""
+    import numcodecs.registry as known
+
+    names = {*known.codec_registry, *known.entries, *_OPTIONAL}
+    codecs = [node.get("compressor"), *(node.get("filters") or ())]
+    try:
+        np.dtype(_for_numpy(node.get("dtype")))
+    except (TypeError, ValueError):
+        return False
+    return all(codec is None or (isinstance(codec, dict) and codec.get("id") in names) for codec in codecs)
+
+
+def _for_numpy(dtype: JSON) -> Any:
+    """A document's dtype in numpy's form: fields are tuples."""
+    if not isinstance(dtype, list):
+        return dtype
+    return [
+        (field[0], _for_numpy(field[1]), *map(tuple, field[2:])) if isinstance(field, list) else field
+        for field in dtype
+    ]
+
+
+def _zarr_reads(node: JSONObject) -> bool:
+    from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+
+    document = {name: value for name, value in node.items() if name not in (FIELD, GUARD)}
+    kind = ArrayV3Metadata if format_of(node) == 3 else ArrayV2Metadata
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            kind.from_dict(document)
+    except Exception:  # noqa: BLE001 - zarr has many errors for what it does not read
+        return False
+    return True
 
 
 def _v3_faults(node: JSONObject) -> Iterator[tuple[str, str]]:

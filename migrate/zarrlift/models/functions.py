@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ..formats.describe import opened
@@ -127,16 +127,16 @@ def schema(
 @explicit
 def validate(
     place: Modelled,
-    model: str | JSONObject | type | Requirement,
+    model: str | JSONObject | Requirement,
     *,
     leave_open: Collection[str] = (),
     **options: Unpack[Reading],
 ) -> tuple[Problem, ...]:
     """Every violation of a model by the archive at `place`, by path; empty if it conforms.
 
-    `model` is a JSON Schema or a ZOM (a file or its content), or a Python type (`module:Name` or the type
-    itself); of a ZOM, `leave_open` names parts that may differ (see `schema`). Unreadable parts of the
-    archive are among the problems. The other arguments are those of `show`.
+    `model` is a JSON Schema or a ZOM, a file or its content; of a ZOM, `leave_open` names parts that may
+    differ (see `schema`). Unreadable parts of the archive are among the problems. The other arguments are
+    those of `show`.
 
     Raises
     ------
@@ -153,34 +153,6 @@ def validate(
     requirement = model if isinstance(model, Requirement) else load(model, leave_open=leave_open)
     hierarchy = show(place, **options)
     return (*hierarchy.unread_problems, *requirement.violations(hierarchy.model))
-
-
-@explicit
-def validate_many(
-    places: Iterable[Modelled], model: str | JSONObject | type | Requirement, **options: Unpack[Reading]
-) -> Iterator[tuple[Modelled, tuple[Problem, ...]]]:
-    """Validate the archives at `places` against one model; yields each with its violations.
-
-    `model` and the other arguments are those of `validate`. An archive that cannot be read has a single
-    problem with the reason; the others are still validated.
-
-    Raises
-    ------
-    UsageError
-        For an invalid model.
-
-    Examples
-    --------
-    >>> schema = zarrlift.models.schema(zarr_format=2)
-    >>> [len(problems) for place, problems in zarrlift.models.validate_many(["ocean.zarr"], schema)]
-    [0]
-    """
-    requirement = model if isinstance(model, Requirement) else load(model)
-    for place in places:
-        try:
-            yield place, validate(place, requirement, **options)
-        except ZarrstackError as error:
-            yield place, (error.problem,)
 
 
 @explicit

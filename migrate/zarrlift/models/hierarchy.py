@@ -181,7 +181,7 @@ def read_file(name: str) -> bytes:
         raise UsageError(
             "the file cannot be read",
             found=f"{name}: {error.strerror}",
-            expected="a ZOM or JSON Schema in a file, or module:Name",
+            expected="a ZOM or JSON Schema in a file",
         ) from None
     if len(content) > MAX_BYTES:
         what = "standard input" if name == STANDARD_INPUT else "the file"

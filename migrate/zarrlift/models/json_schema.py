@@ -18,13 +18,7 @@ from zarrstack.core.paths import join
 from ..core.problems import refusal
 from .zom import MEMBERS
 
-_MAX_STEPS: Final = 1_000_000
-"""Maximum number of subschemas evaluated for one value, including references: nested doublings are bombs."""
 _BACKTRACKS: Final = 100_000
-_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
-_IN_PLACE_ONE: Final = ("not", "if", "then", "else")
-_SHALLOW: Final = frozenset({"type", "const", "enum", "required", "additionalProperties", "falseSchema"})
-"""Keywords that distinguish branches."""
 
 
 def library(name: str, needed_for: str) -> ModuleType:
@@ -46,9 +40,7 @@ class Schema:
 
     def __init__(self, schema: JSONObject, *, name: str) -> None:
         """`name` is used in errors. UsageError, with the location, if it is not a valid JSON Schema."""
-        self.name = name
         rs = library("jsonschema_rs", "checking against a JSON Schema")
-        _refuse_bombs(schema, name)
         try:
             self._validator: Any = rs.validator_for(
                 schema,
@@ -72,33 +64,12 @@ class Schema:
             yield refusal("model", "the model cannot be checked", node="", found=words)
             return
         for violation in errors:
-            for leaf in _leaves(violation):
-                yield from _problems(leaf)
-
-
-def _leaves(error: Any) -> list[Any]:
-    """The errors behind "no branch fits": those of the best-fitting branch."""
-    if error.kind.name not in ("anyOf", "oneOf") or not hasattr(error.kind, "context"):
-        return [error]
-    depth = len(error.instance_path)
-    branches = [branch for branch in error.kind.context if branch]
-    scored = [(_score(branch, depth), place) for place, branch in enumerate(branches)]
-    if not scored:
-        return [error]
-    (shallow, _), place = min(scored)
-    if shallow and sum(score[0] == shallow for score, _ in scored) > 1:
-        return [error]  # no best-fitting branch
-    return [leaf for inner in branches[place] for leaf in _leaves(inner)]
-
-
-def _score(branch: Sequence[Any], depth: int) -> tuple[int, int]:
-    shallow = sum(len(e.instance_path) <= depth + 1 and e.kind.name in _SHALLOW for e in branch)
-    return shallow, len(branch)
+            yield from _problems(violation)
 
 
 def _problems(error: Any) -> Iterator[Problem]:
     """The problems for one violation; missing and additional nodes each have their own path."""
-    node, inside = split_place(error.instance_path)
+    node, inside = _split_place(error.instance_path)
     if inside == MEMBERS and error.kind.name == "required":
         yield refusal("model", "the node is missing", node=join(node, error.kind.property))
         return
@@ -118,7 +89,7 @@ def _short_form(value: JSON) -> str:
     return excerpt(value)
 
 
-def split_place(place: Sequence[str | int]) -> tuple[str, str]:
+def _split_place(place: Sequence[str | int]) -> tuple[str, str]:
     """The path of the node that contains a location in a model, and the location within the node.
 
     `["members", "a", "members", "b", "shape", 0]` is `shape/0` of `a/b`.
@@ -138,56 +109,3 @@ def _words(message: str) -> str:
 
 def _refuse_to_fetch(uri: str) -> JSON:
     raise ValueError(f"the schema refers to another document, {uri}, which is not fetched")
-
-
-def _refuse_bombs(schema: JSON, name: str) -> None:
-    """Raise UsageError if one value could be checked against more than `_MAX_STEPS` subschemas."""
-    if _Weights(schema).of(schema, 0) > _MAX_STEPS:
-        raise UsageError(
-            "the schema expands to too many subschemas",
-            key=name,
-            found=f"more than {_MAX_STEPS} subschemas for one value",
-            advice="Check for references that multiply each other.",
-        )
-
-
-class _Weights:
-    """Counts the subschemas that apply to one value, following references within the document."""
-
-    def __init__(self, root: JSON) -> None:
-        self.root = root
-        self.known: dict[int, int] = {}
-        self.under_way: set[int] = set()
-
-    def of(self, schema: JSON, depth: int) -> int:
-        if not isinstance(schema, dict) or depth > 200:
-            return 1
-        if id(schema) in self.known:
-            return self.known[id(schema)]
-        if id(schema) in self.under_way:  # a cycle, which jsonschema-rs terminates
-            return 1
-        self.under_way.add(id(schema))
-        weight = 1 + sum(self.of(inner, depth + 1) for inner in self._in_place(schema))
-        self.under_way.discard(id(schema))
-        self.known[id(schema)] = weight
-        return weight
-
-    def _in_place(self, schema: JSONObject) -> Iterator[JSON]:
-        for word in _IN_PLACE:
-            items = schema.get(word)
-            yield from items if isinstance(items, list) else ()
-        for word in _IN_PLACE_ONE:
-            if word in schema:
-                yield schema[word]
-        reference = schema.get("$ref")
-        if isinstance(reference, str) and reference.startswith("#"):
-            yield self._target(reference)
-
-    def _target(self, reference: str) -> JSON:
-        value: JSON = self.root
-        for part in reference[1:].split("/")[1:]:
-            part = part.replace("~1", "/").replace("~0", "~")  # noqa: PLW2901
-            if not isinstance(value, dict):
-                return None
-            value = value.get(part)
-        return value

@@ -1,25 +1,22 @@
-"""A required model for hierarchies: a ZOM, a JSON Schema, or a Python type, with one interface."""
+"""A required model for hierarchies: a ZOM or a JSON Schema, with one interface."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSONObject, canonical, excerpt
 
 from ..core.problems import JoinedProblems, refusal
 from ..planning.plans import Plan
-from ..recipe.recipe import RequiredModel, is_class_name
+from ..recipe.recipe import RequiredModel
 from .differences import Difference, differences
 from .hierarchy import checked_model, parse_json, read_file
 from .json_schema import Schema
-from .pydantic_types import TypedModel, load_class
-from .schemas import OPEN, hierarchy_schema
+from .schemas import hierarchy_schema
 from .zom import format_of, unflatten
 
-Kind = Literal["zom", "schema", "python"]
 _SCHEMA_WORDS = frozenset(
     {"$schema", "$ref", "$defs", "$id", "definitions", "allOf", "anyOf", "oneOf", "properties", "type", "if"}
 )
@@ -39,11 +36,9 @@ class Requirement:
     """
 
     name: str
-    """The file or `module:Name`, for messages."""
-    kind: Kind
-    content: JSONObject | None = None
-    """Content of a ZOM or a JSON Schema."""
-    _check: Any = field(repr=False, compare=False)
+    """The file, for messages."""
+    content: JSONObject
+    _check: Schema | _Zom = field(repr=False, compare=False)
 
     def violations(self, model: JSONObject) -> tuple[Problem, ...]:
         """Every violation by a model, by path; empty if it conforms.
@@ -55,13 +50,11 @@ class Requirement:
 
     def named(self) -> RequiredModel:
         """The form stored in a recipe, with which a job can be resumed elsewhere without the file."""
-        return RequiredModel(
-            name=self.name, content=None if self.content is None else canonical(self.content)
-        )
+        return RequiredModel(name=self.name, content=canonical(self.content))
 
 
-def load(source: str | JSONObject | type, *, leave_open: Collection[str] = ()) -> Requirement:
-    """The requirement in `source`: a JSON file, a JSON object or a type (`module:Name` as text).
+def load(source: str | JSONObject, *, leave_open: Collection[str] = ()) -> Requirement:
+    """The requirement in `source`: a JSON file or a JSON object.
 
     `leave_open` names parts of a ZOM that may differ (see `schema`).
 
@@ -74,24 +67,17 @@ def load(source: str | JSONObject | type, *, leave_open: Collection[str] = ()) -
 
     Examples
     --------
-    >>> zarrlift.models.load(zarrlift.models.show("ocean.zarr").model).kind
-    'zom'
+    >>> model = zarrlift.models.show("ocean.zarr").model
+    >>> zarrlift.models.load(model, leave_open=("shape",)).violations(model)
+    ()
     """
-    if isinstance(source, str) and not is_class_name(source):
-        return _from_json(parse_json(read_file(source), source), source, leave_open)
     if isinstance(source, dict):
         return _from_json(source, "the model", leave_open)
-    if leave_open:
-        raise UsageError("only the parts of a ZOM can be left open", found=str(source))
-    name = source if isinstance(source, str) else getattr(source, "__name__", str(source))
-    type_ = load_class(source) if isinstance(source, str) else source
-    return Requirement(name=name, kind="python", _check=TypedModel(type_, name=name))
+    return _from_json(parse_json(read_file(source), source), source, leave_open)
 
 
 def required(model: RequiredModel) -> Requirement:
     """The requirement stored in a recipe."""
-    if model.content is None:
-        return load(model.name)
     return _from_json(parse_json(model.content.encode(), model.name), model.name, ())
 
 
@@ -99,12 +85,12 @@ def _from_json(data: JSONObject, name: str, leave_open: Collection[str]) -> Requ
     if _is_schema(data):
         if leave_open:
             raise UsageError("only the parts of a ZOM can be left open", found=f"{name} is a JSON Schema")
-        return Requirement(name=name, kind="schema", content=data, _check=Schema(data, name=name))
+        return Requirement(name=name, content=data, _check=Schema(data, name=name))
     model = checked_model(data, name).model
-    check: Any = _Zom(model, name)
+    check: Schema | _Zom = _Zom(model, name)
     if leave_open:
         check = Schema(hierarchy_schema(model, leave_open=leave_open), name=name)
-    return Requirement(name=name, kind="zom", content=model, _check=check)
+    return Requirement(name=name, content=model, _check=check)
 
 
 def _is_schema(data: JSONObject) -> bool:
@@ -179,6 +165,3 @@ def _first(problems: list[Problem]) -> str:
     """A few problems in one line."""
     more = len(problems) - _SHOWN
     return JoinedProblems.of(problems[:_SHOWN], after=f"; and {more} more" if more > 0 else "")
-
-
-__all__ = ["OPEN", "Kind", "Requirement", "load", "refuse_unmet", "required", "unmet"]

@@ -94,8 +94,7 @@ WHOLE_OPTIONS: Final[Mapping[str, Option]] = {
         heading="Result",
     ),
     "model": Option(
-        "Required structure of the result: a ZOM or JSON Schema in a file, or module:Name. Checked during "
-        "planning.",
+        "Required structure of the result: a ZOM or JSON Schema in a file. Checked during planning.",
         metavar="MODEL",
         heading="Result",
     ),

@@ -143,30 +143,22 @@ class ArrayRecipe:
         return cls(**{name: _from_json(name, value) for name, value in data.items()})
 
 
-def is_class_name(text: str, path: str | None = None) -> bool:
-    """Whether a text names a Python object, `module:Name`, rather than a file (at `path`)."""
-    named = re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text) is not None
-    return named and not os.path.exists(text if path is None else path)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredModel(FieldsAsJSON):
     """A model to which the result must conform, for `zarrlift.models`; created by `load(...).named()`."""
 
     name: str
-    """The file of origin, or `module:Name` of a Python type."""
-    content: str | None = None
-    """The JSON of a ZOM or JSON Schema, so that a job needs no file; None for a Python type."""
+    """The file of origin."""
+    content: str
+    """The JSON of a ZOM or JSON Schema, so that a job needs no file."""
 
     @classmethod
     def at(cls, text: str, *, beside: str = "") -> Self:
-        """The model named in a recipe file: a file relative to the directory `beside`, or `module:Name`.
+        """The model named in a recipe file: a file relative to the directory `beside`.
 
         Planning checks whether it is a model. UsageError if the file cannot be read.
         """
         path = os.path.join(beside, text)
-        if is_class_name(text, path):
-            return cls(name=text)
         try:
             with open(path, encoding="utf-8") as file:
                 return cls(name=path, content=file.read())

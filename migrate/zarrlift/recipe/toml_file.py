@@ -3,7 +3,7 @@
     include = ["images/**"]
     exclude = ["**/tmp"]
     consolidate = true
-    model = "model.json"               # a ZOM, JSON Schema or module:Name to which the result must conform
+    model = "model.json"               # a ZOM or JSON Schema to which the result must conform
     codecs = "zstd:3"                  # any field of ArrayRecipe, for all arrays
 
     [arrays."images/**"]               # changes for arrays that match a path glob; later ones have priority
@@ -119,7 +119,7 @@ def _model(value: Any, beside: str, problems: list[str]) -> RequiredModel | None
     if value is None:
         return None
     if not isinstance(value, str):
-        problems.append(f"model: the name of a file, or module:Name, is expected, found {value!r}")
+        problems.append(f"model: the name of a file is expected, found {value!r}")
         return None
     try:
         return RequiredModel.at(value, beside=beside)

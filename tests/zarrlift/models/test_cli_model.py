@@ -181,6 +181,7 @@ def test_validate_takes_many_archives_and_one_model(run, tmp_path):
     assert [(row["url"], len(row["violations"])) for row in rows] == [
         (OCEAN, 0), (CELLS, 1), (str(tmp_path / "nowhere"), 1),
     ]  # fmt: skip
+    assert rows[2]["violations"][0]["message"].startswith("no such file or directory")
 
 
 def test_diff_exits_1_where_there_is_a_difference(run, tmp_path):
@@ -268,8 +269,8 @@ def test_show_needs_none_of_the_extra_packages():
         f"m = models.show({OCEAN!r}); models.show(m, migrated=True); models.schema(m); models.diff(m, m);"
         f"assert models.validate(m, m.model) == ();"
         "import zarrstack.core.errors as e\n"
-        "for model in ({'type': 'object'}, dict):\n"
-        "    try: models.validate(m, model)\n"
+        "for use in (lambda: models.validate(m, {'type': 'object'}), lambda: models.to_pydantic(m.model)):\n"
+        "    try: use()\n"
         "    except e.UsageError as error: assert 'pip install jsonschema-rs pydantic-zarr' in str(error)\n"
         "    else: raise SystemExit('it should have been told')\n"
     )

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -447,7 +443,7 @@ def test_an_archive_and_its_migration_differ_by_what_the_plan_announced(name, tm
     assert found, "a migration changes something: the keys of chunks, at the least"
 
 
-# Every code block of ZEP 6, run: `zep6.md` restates each with other names, without its mistakes.
+# Every model and schema of ZEP 6, run: `zep6.md` restates each with other names, without its mistakes.
 
 PAGE = Path(__file__).with_name("zep6.md").read_text()
 BLOCKS = dict(re.findall(r"^## (\S+)\n.*?^```\w+\n(.*?^)```$", PAGE, re.MULTILINE | re.DOTALL))
@@ -467,8 +463,8 @@ def zep(tmp_path_factory):
     return folder
 
 
-def test_the_page_has_all_eight():
-    assert len(BLOCKS) == 8
+def test_the_page_has_all_models_and_schemas():
+    assert len(BLOCKS) == 6
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -529,11 +525,11 @@ def test_the_schema_of_v3_accepts_the_example_beside_it_and_refuses_others():
     assert schema.violations(example) == ()
     example["members"]["ice"]["shape"] = ["365"]
     example["members"]["ice"]["colour"] = "red"
-    assert [problem.node for problem in schema.violations(example)] == ["ice", "ice"]
+    assert [problem.node for problem in schema.violations(example)] == ["ice"]
     example = raw("hierarchy-v3.json")
     del example["members"]["ice"]["codecs"][0]["configuration"]
-    assert schema.violations(example)[0].message == ('codecs/0: "configuration" is a required property'), (
-        "v3 lets a codec have none; the ZEP's schema does not"
+    assert [problem.node for problem in schema.violations(example)] == ["ice"], (
+        "v3 lets a codec have no configuration; the ZEP's schema does not"
     )
 
 
@@ -543,56 +539,3 @@ def test_the_schema_of_v2_accepts_the_example_beside_it(zep):
     assert schema.violations(model) == ()
     del model["members"]["temperature"]["attributes"]
     assert [problem.node for problem in schema.violations(model)] == ["temperature"]
-
-
-# ----- Python
-
-PYTHON = BLOCKS["xarray.py"]
-
-
-def test_the_python_block_runs():
-    made: dict[str, Any] = {}
-    exec(compile(PYTHON, "zep", "exec", dont_inherit=True), made)
-    model = models.from_instance(made["accepted"])
-    assert model == {
-        "zarr_format": 2,
-        "attributes": {},
-        "members": {
-            "salinity": {
-                "zarr_format": 2, "attributes": {"_ARRAY_DIMENSIONS": ["time", "depth"]},
-                "shape": [720, 17], "chunks": [72, 17], "dtype": "<i2", "dimension_separator": ".",
-                "compressor": None, "fill_value": None, "order": "C", "filters": None,
-            }
-        },
-    }  # fmt: skip
-    assert models.validate(model, models.schema(zarr_format=2)) == ()
-
-
-@pytest.mark.needs_reader("mypy")
-@pytest.mark.slow
-def test_mypy_refuses_what_the_python_block_says_it_refuses(tmp_path):
-    (tmp_path / "zep.py").write_text(PYTHON)
-    words = [sys.executable, "-m", "mypy", "--config-file=", "--cache-dir", os.devnull, "zep.py"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    (expected,) = re.findall("^# What mypy says: (.*)$", PYTHON, re.MULTILINE)
-    assert expected in done.stdout
-    assert "Found 1 error in 1 file" in done.stdout, done.stdout
-
-
-# ----- TypeScript
-
-
-@pytest.mark.needs_reader("typescript")
-def test_typescript_refuses_what_the_typescript_block_says_it_refuses(tmp_path):
-    text = BLOCKS["xarray.ts"]
-    (tmp_path / "zep.ts").write_text(text)
-    compiler = Path(os.environ["ZARRLIFT_TYPESCRIPT"]) / "node_modules" / ".bin" / "tsc"
-    words = [str(compiler), "--noEmit", "--strict", "--pretty", "false", "zep.ts"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    errors = [line for line in done.stdout.splitlines() if line.startswith("zep.ts")]
-    (line,) = errors
-    refused = text.index("const refused")
-    assert int(re.match(r"zep\.ts\((\d+),", line)[1]) > text.count("\n", 0, refused)
-    (expected,) = re.findall("^// What tsc says: (.*)$", text, re.MULTILINE)
-    assert expected in line
