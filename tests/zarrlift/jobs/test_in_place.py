@@ -217,6 +217,24 @@ def test_a_plan_accepts_what_the_run_would_write_again(source: Path) -> None:
     assert zarrlift.migrate(source, in_place=True, format="zarr2").ok
 
 
+def test_groups_without_documents_of_their_own_are_the_jobs_although_they_have_attributes(
+    source: Path,
+) -> None:
+    """zarr-python 2 needs no `.zgroup` below a root, and reads a `.zattrs` beside none."""
+    for group in ("", "g"):
+        (source / group / ".zgroup").unlink()
+        (source / group / ".zattrs").write_text('{"made": "by hand"}')
+    before = tree(source)
+    assert zarrlift.migrate(source, in_place=True).ok
+    for group in ("", "g"):
+        assert dict(zarr.open_group(source, path=group, mode="r", zarr_format=3).attrs) == {"made": "by hand"}
+    assert zarrlift.update(source).ok
+    assert zarrlift.verify(source).ok
+    assert zarrlift.finish(source).state == "finished"
+    assert zarrlift.undo(source).state == "undone"
+    assert tree(source) == before
+
+
 def test_excluded_nodes_do_not_hold_the_others_back(source: Path) -> None:
     (source / ".zmetadata").unlink()
     (source / "g/recode/.zarray").write_text("{")

@@ -254,7 +254,7 @@ class Describer:
         for name in tree.others(place):
             key, other = join(place.path, name), row.foreign[name].format
             if own is None:
-                if not (tree.only and self._is_bare_group(place, name)):
+                if not (tree.only and self._may_be_result(place, name)):
                     yield foreign_node(key, other, row.name)
             elif tree.only:
                 continue
@@ -269,15 +269,17 @@ class Describer:
                     advice="Choose one with --from.",
                 )
 
-    def _is_bare_group(self, place: NodeDirectory, name: str) -> bool:
-        """Whether a document is that of a group without attributes.
+    def _may_be_result(self, place: NodeDirectory, name: str) -> bool:
+        """Whether a document may be that of a migration in place: a group, with attributes of the archive.
 
-        A migration in place writes one in a directory that is a group without a document of its own.
+        Such a migration writes one in a directory that is a group without a document of its own.
         """
         if name == V2_GROUP:
             return V2_ATTRIBUTES not in (*place.files, *place.documents)
+        has_attributes = self.tree.row.attributes in (*place.files, *place.documents)
         data = self.tree.parsed(place, name)
-        return isinstance(data, dict) and data.get("node_type") == "group" and not data.get("attributes")
+        is_group = isinstance(data, dict) and data.get("node_type") == "group"
+        return is_group and (has_attributes or not data.get("attributes"))
 
     def _has_chunks(self, place: NodeDirectory, other: str) -> bool:
         """Whether the chunks of an array are those of its own document, and not of the other one."""
