@@ -18,4 +18,5 @@ def crc32c(data: bytes | memoryview | npt.NDArray[Any], before: int = 0) -> int:
     import google_crc32c
 
     # It takes arrays, but no memoryviews.
-    return int(google_crc32c.extend(before, np.frombuffer(data, np.uint8)))
+    content = np.frombuffer(data, np.uint8) if isinstance(data, memoryview) else data
+    return int(google_crc32c.extend(before, content))

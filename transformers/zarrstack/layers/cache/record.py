@@ -106,7 +106,7 @@ def record_head(ident: bytes, cached: CachedValue, tier: bytes) -> bytes:
     rest = HEAD.pack(MAGIC, 0, len(ident), flags, cached.size, cached.stored, cached.stamp, tier)[
         _CHECKED_FROM:
     ]
-    code = crc32c(ident, crc32c(rest))
+    code = crc32c(rest + ident)
     if cached.data is not None:
         code = crc32c(cached.data, code)
     return MAGIC + code.to_bytes(4, "little") + rest + ident
