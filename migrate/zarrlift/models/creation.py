@@ -18,6 +18,7 @@ from zarrstack.base.array_documents import FIELD, GUARD
 from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 
+from ..archive.nodes import ArrayNode
 from ..core.json_document import document
 from ..core.json_fields import FieldsAsJSON
 from ..core.problems import JoinedProblems, refusal
@@ -136,10 +137,10 @@ def metadata_problems(flat: Flat) -> Iterator[Problem]:
         if by_text[text]:
             faulty.add(path)
         yield from (problem.at(node=path) for problem in by_text[text])
-    sound = {path: node for path, node in flat.items() if path not in faulty and not is_group(node)}
+    sound = {path: node for path, node in flat.items() if path not in faulty}
     for array in describe(ModelStorage(sound, url="the model")).nodes if sound else ():
         problem = next((one for one in array.problems if one.severity == "refusal"), None)
-        if problem is not None and not _is_readable(flat[array.path]):
+        if problem is not None and isinstance(array, ArrayNode) and not _is_readable(flat[array.path]):
             message = f"no known reader supports this array: {problem.message}"
             yield replace(problem, message=message, node=array.path)
 

@@ -460,11 +460,9 @@ SHARDS_IN_SHARDS = {**INNER, "configuration": {**INNER["configuration"], "codecs
     ids=lambda value: value if isinstance(value, str) else f"v{value['zarr_format']}",
 )
 def test_data_types_and_codecs_that_nothing_reads_are_refused(node, named, tmp_path):
-    group = {"zarr_format": node["zarr_format"], "attributes": {}, "members": {"a": node}}
-    group |= {"node_type": "group"} if node["zarr_format"] == 3 else {}
     with pytest.raises(MetadataError, match="no known reader supports this array") as caught:
-        models.create(group, tmp_path / "made")
-    assert caught.value.problem.node == "a"
+        models.create(models.unflatten({"a/b/c": node}), tmp_path / "made")
+    assert caught.value.problem.node == "a/b/c"
     assert named in str(caught.value)
     assert not (tmp_path / "made").exists()
 
