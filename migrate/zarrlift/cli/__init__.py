@@ -7,11 +7,15 @@ while this one parses the command line.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 
 from ..jobs.processes import process_tuning
+
+_interrupts: Final[list[int]] = []
+"""The signals of Ctrl-C before a command started."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,11 +28,20 @@ def main(arguments: list[str] | None = None) -> int:
 def _main() -> int:
     process_tuning.ours = True
     process_tuning.before_loading()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     from ..jobs.checks import checks_process
 
     if checks_process.wanted(sys.argv[1:]):
         checks_process.begin()
+        if _interrupts:  # numpy turns it into an ImportError, and cannot be imported again
+            raise KeyboardInterrupt
     return main()
+
+
+def _interrupt(number: int, _frame: Any) -> NoReturn:
+    _interrupts.append(number)
+    raise KeyboardInterrupt
 
 
 def _fill_closed_streams() -> None:

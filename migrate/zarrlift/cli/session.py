@@ -96,6 +96,8 @@ class Session:
             job = getattr(error, "job", None)
             return self._stopped(None if job is None else (job, *getattr(error, "options", ())))
         except Exception as error:  # noqa: BLE001 - the last place where an error can become one line
+            if self.interrupted and isinstance(error, ImportError):  # which numpy makes of it while it loads
+                return self._stopped(None)
             return self.failed(error)
         code = INTERRUPTED if self.interrupted else answer.code
         try:

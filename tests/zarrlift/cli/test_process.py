@@ -227,6 +227,29 @@ def test_ctrl_c_before_a_command_has_begun_is_no_traceback():
     assert done.stderr == "zarrlift: interrupted. Nothing was changed.\n"
 
 
+STOPPED_WHILE_NUMPY_LOADS = """
+import os, signal, sys
+class Numpy:
+    def find_spec(self, name, *_):
+        if name == "numpy":
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:  # as in C
+                raise ImportError("PyCapsule_Import could not import module datetime")
+sys.meta_path.insert(0, Numpy())
+from zarrlift.cli import entry
+entry()
+"""
+
+
+@pytest.mark.parametrize("words", [("migrate", "a", "b"), ("migrate", "a", "b", "--dry-run")])
+def test_ctrl_c_while_numpy_loads_is_no_broken_package(words):
+    """With `--dry-run`, the command loads it, and not what begins the checks."""
+    done = python(STOPPED_WHILE_NUMPY_LOADS, *words)
+    assert done.returncode == 130
+    assert done.stderr.endswith("zarrlift: interrupted. Nothing was changed.\n")
+
+
 def test_a_second_ctrl_c_ends_at_once():
     code, err = interrupted(
         [signal.SIGINT, signal.SIGINT], cleanup='print("ready", flush=True); time.sleep(50)'

@@ -132,13 +132,14 @@ class Site:
                 _, said = process.communicate(timeout=_PATIENCE)
             except subprocess.TimeoutExpired:
                 return ["the command did not end"]
-        # Before Python has a handler, the system ends the process; a run may end just before it.
         problems = []
+        printed = "Traceback" in said and way.executor != "dask"  # whose processes print where they started
+        if printed and "in entry" not in said:
+            return []  # Python itself was starting
+        # Before Python has a handler, the system ends the process; a run may end just before it.
         if process.returncode not in (130, -signal.SIGINT, 0):
             problems.append(f"exit code {process.returncode}: {said}")
-        if (
-            "Traceback" in said and way.executor != "dask"
-        ):  # whose processes print what they get while they start
+        if printed:
             problems.append(said)
         if process.returncode == 130 and not twice and "interrupted" not in said and "Stopping" not in said:
             problems.append(f"no word of the stop: {said!r}")

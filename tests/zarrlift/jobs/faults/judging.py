@@ -28,6 +28,8 @@ _DASK = "tmp/dask-scratch-space"
 """Where Dask's processes keep what they spill; those that are killed leave it."""
 _CODES = frozenset({0, 1, 2, 130})
 """Exit codes that the documentation knows."""
+_REPAIRED = "tmp/zarrlift-"
+"""Repaired copies of job files, for commands that must not write to these; what is killed leaves them."""
 _TRIALS = (b"", b"blat")
 """What Python's `tempfile` writes, and removes, to see whether TMPDIR can be written to."""
 _FAULTS = ("Traceback", "bug in zarrlift", "did not foresee", "Exception ignored")
@@ -91,7 +93,7 @@ def wrong_at_the_end(now: Tree, scenario: Scenario, calm: Calm) -> list[str]:
     brought_back = {**_below(calm.old, "out.zarr"), **calm.last}
     if "--overwrite" in scenario.words and now == brought_back:
         return []
-    more = [name for name in now if name not in calm.last and not name.startswith(UPLOADS)]
+    more = [name for name in now if name not in calm.last and not name.startswith((UPLOADS, _REPAIRED))]
     more = [name for name in more if not (name.startswith("tmp/") and now[name] in _TRIALS)]
     return [f"left about: {len(more)} {more[:4]}"] * bool(more) + wrong_bytes(now, calm.last)
 
