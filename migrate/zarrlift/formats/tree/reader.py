@@ -276,10 +276,10 @@ class Describer:
         """
         if name == V2_GROUP:
             return V2_ATTRIBUTES not in (*place.files, *place.documents)
-        has_attributes = self.tree.row.attributes in (*place.files, *place.documents)
         data = self.tree.parsed(place, name)
-        is_group = isinstance(data, dict) and data.get("node_type") == "group"
-        return is_group and (has_attributes or not data.get("attributes"))
+        if not isinstance(data, dict) or data.get("node_type") != "group":
+            return False
+        return not data.get("attributes") or self.tree.row.attributes in (*place.files, *place.documents)
 
     def _has_chunks(self, place: NodeDirectory, other: str) -> bool:
         """Whether the chunks of an array are those of its own document, and not of the other one."""
