@@ -21,7 +21,7 @@ from . import log_messages
 from .checks.checks import Found
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
-from .resume.lost_tasks import MissingObjects, lost_tasks
+from .resume.lost_tasks import MissingObjects, lost_tasks, refuse_lost_between
 from .source_check import source_changed
 
 _MAX_PROBLEMS: Final = 1000
@@ -143,6 +143,8 @@ class RunTasks:
             nonlocal tasks
             if numbers and tasks is None:
                 tasks = tasks_of(plan, inventory, self._source, self._destination, first_pass=first_pass)
+                if not first_pass:
+                    refuse_lost_between(plan, tasks.present, done)
             return map(tasks.task, numbers) if tasks is not None else iter(())
 
         yield from made([number for number in planned if number not in done])

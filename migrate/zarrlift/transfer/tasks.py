@@ -77,7 +77,7 @@ class Tasks:
         move. None for all.
         """
         self._move = move
-        self._present = present
+        self.present = present
         self._versions = versions
         self._inner_chunks = inner_chunks
         self._certain = certain
@@ -100,11 +100,11 @@ class Tasks:
                 inside = _touching(part, self._blocks, self._move.destination.grid)
                 inner_chunks = present_candidates(inside, self._inner_chunks)
             sources = present_candidates(
-                _touching(part, self._blocks, self._move.source.objects), self._present
+                _touching(part, self._blocks, self._move.source.objects), self.present
             )
         versions = None
         if self._versions is not None:
-            at = np.searchsorted(self._present, part if sources is None else sources)
+            at = np.searchsorted(self.present, part if sources is None else sources)
             versions = self._versions[0][at], self._versions[1][at]
         return Task(
             move=self._move,
@@ -149,15 +149,6 @@ def tasks_of(
     with holding(source, _held(plan, inventory, versions)):
         inner_chunks = inner_chunks_reached(plan, inventory, source)
     between = take_inventory(destination, plan.path, plan.between.layout)
-    if inventory.certain and not isinstance(plan.source.frame, Shards):
-        intermediate = intermediate_objects(plan, inventory.indexes)
-        if not np.isin(intermediate, between.indexes, assume_unique=True).all():
-            # Read as missing, they would become fill values.
-            raise StorageError(
-                "chunks of the intermediate array are missing",
-                key=plan.between.layout.root,
-                advice="Resume: the first pass is repeated.",
-            )
     return Tasks(second_move(plan), between.indexes, plan.bounds, inner_chunks=inner_chunks, only=only)
 
 

@@ -315,6 +315,31 @@ def test_a_shard_that_goes_away_between_the_passes_is_told(
     assert not (tmp_path / "new" / "a" / "zarr.json").exists()
 
 
+@pytest.mark.parametrize("share", [0.1, 1])
+def test_what_lies_between_and_is_removed_is_no_fill_value(
+    share: float, rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the source is in shards, whose inner chunks are counted and not named."""
+    copied = Run._copied
+
+    def remove(self: Run, arrays: list[RunArray]) -> None:
+        copied(self, arrays)
+        files = [path for path in (tmp_path / "new" / PASSES).rglob("*") if path.is_file()]
+        for file in files[: max(1, int(len(files) * share))] if arrays[0].first_pass else ():
+            file.unlink()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "_copied", remove)
+        outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
+    assert outcome.state == "incomplete"
+    assert [problem.message for problem in outcome.problems] == [
+        "chunks of the intermediate array are missing"
+    ]
+    assert not (tmp_path / "new/a/zarr.json").exists()
+    assert zarrlift.resume(tmp_path / "new").ok
+    assert zarrlift.verify(rows, tmp_path / "new", full=True).ok
+
+
 # Killed for real
 
 

@@ -9,13 +9,14 @@ reached the disk is compared with the source.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.errors import StorageError, ZarrstackError
 from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
@@ -133,6 +134,24 @@ def lost_tasks(
     first = WrittenObjects.of(layout, indexes, plan.between.bounds, plan.between.block_shape, first_pass=True)
     absent = first.numbers[~first.whole(take_inventory(destination, plan.path, layout))]
     return lost | (recorded.keys() & set(absent.tolist()))
+
+
+def refuse_lost_between(plan: ArrayPlan, present: Indexes, recorded: Mapping[int, RecordedTask]) -> None:
+    """Raise StorageError if the intermediate array lacks some of what the first of two passes has written.
+
+    `present` are the intermediate objects that exist: missing ones would become fill values.
+    """
+    if plan.between is None:
+        return
+    layout, bounds = plan.between.layout, plan.between.bounds
+    there = WrittenObjects.of(layout, present, bounds, plan.between.block_shape, first_pass=True)
+    count = Counter(there.numbers.tolist())
+    if any(number < 0 and task.objects > count[number] for number, task in recorded.items()):
+        raise StorageError(
+            "chunks of the intermediate array are missing",
+            key=layout.root,
+            advice="Resume: the first pass is repeated.",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
