@@ -112,6 +112,10 @@ class BytesCodec(ABC):
         Configuration(spec, ())
         return cls(spec)
 
+    def for_chunk(self, shape: tuple[int, ...]) -> Self:
+        """The codec for inner chunks of a shape, which only codecs of images need to know."""
+        return self
+
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
         """Type of the encoded buffer's items; None if it does not consist of items."""
         return None

@@ -3,14 +3,16 @@
 Source: imagecodecs 2024.12.30 and 2026.3.6, `imagecodecs/numcodecs.py`. The configuration has settings of the
 encoder; those that its decoder uses are in the table below.
 
-Images are decoded only if their header states a size that the chunk can have. Other payloads are decoded into
-memory for one byte more than the chunk, so that neither an excess nor a lack goes unnoticed.
+Images are decoded into an array of the chunk's shape, with which imagecodecs compares the header of an image
+before it takes memory. Other payloads are decoded into memory for one byte more than the chunk, so that
+neither an excess nor a lack goes unnoticed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -19,8 +21,8 @@ from zarrstack.core.errors import ChunkError, UnsupportedError
 
 from .base import HeadAndTail, Size, memory
 from .bounds import items_as_octets, require_fit
-from .image_headers import LEAST_BYTES, tiff_bytes
 from .optional import DecodedOnly, require_exact, require_package
+from .tiff_directories import tiff_bytes
 
 if TYPE_CHECKING:
     from ..codec_spec import CodecSpec
@@ -32,14 +34,23 @@ _ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "delta": {"axis": "axis", "dist": "dist"},
     "jpeg": {"colorspace": "colorspace_jpeg", "outcolorspace": "colorspace_data"},
     "jpeg2k": {"planar": "planar"},
-    "jpegxl": {"keeporientation": "keeporientation"},
+    "jpegxl": {"index": "index", "keeporientation": "keeporientation"},
     "lz4": {"header": "header"},
     "tiff": {"index": "index"},
     "webp": {"hasalpha": "hasalpha"},
 }
 """Codec -> argument of the decoder -> member of the configuration; the others have none."""
-_FRAMES: Final = frozenset({"jpegxl"})
-"""Formats whose chunk may be a stack of frames, which are decoded one by one."""
+_IMAGES: Final[Mapping[str, bytes]] = {
+    "jpeg": b"\xff\xd9",
+    "jpeg2k": b"\xff\xd9",
+    "jpegls": b"\xff\xd9",
+    "jpegxl": b"",
+    "lerc": b"",
+    "png": b"IEND",
+    "tiff": b"",
+    "webp": b"",
+}
+"""Format of images -> what each ends with, if its decoder makes up what a truncated one lacks."""
 _ALL: Final = "index"
 """An argument of which None, all images, is not what the decoder does without it."""
 _UNUSED: Final = ("tables", "header")
@@ -52,6 +63,9 @@ class ImageCodec(DecodedOnly):
 
     name: str
     arguments: Mapping[str, Any]
+    number: np.dtype[Any]
+    shape: tuple[int, ...] = ()
+    """Of the chunk; images of an array in order F have it reversed."""
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
@@ -70,7 +84,11 @@ class ImageCodec(DecodedOnly):
         used = {
             argument: value for argument, value in values.items() if value is not None or argument == _ALL
         }
-        return cls(spec, name, used)
+        number = np.dtype(np.uint8) if item is None else item.newbyteorder("=")
+        return cls(spec, name, used, number)
+
+    def for_chunk(self, shape: tuple[int, ...]) -> Self:
+        return replace(self, shape=shape)
 
     def encoded_size(self, decoded: Size) -> Size:
         """Unchanged by differences; otherwise a generous upper bound."""
@@ -81,8 +99,8 @@ class ImageCodec(DecodedOnly):
         payload = bytes(memory(data))
         function = self._decoder()
         try:
-            if self.name in LEAST_BYTES or self.name == "tiff":
-                self._require_header(payload, decoded)
+            if self.name in _IMAGES:
+                self._require_whole(payload, decoded)
                 result = self._image(function, payload, size)
             elif self.name == "delta":
                 result = self._sums(function, payload, decoded)
@@ -112,12 +130,12 @@ class ImageCodec(DecodedOnly):
                 f"this imagecodecs has no codec {self.name!r}", found=f"imagecodecs {imagecodecs.__version__}"
             ) from None
 
-    def _require_header(self, payload: bytes, decoded: Size) -> None:
+    def _require_whole(self, payload: bytes, decoded: Size) -> None:
+        """Raise ChunkError for an image that is cut short, or a TIFF file that takes too much memory."""
+        least: int | None = 0
         if self.name == "tiff":
             least = tiff_bytes(payload, self.arguments[_ALL])
-        else:
-            least = LEAST_BYTES[self.name](payload)
-        if least is None:
+        if least is None or _IMAGES[self.name] not in payload[-64:]:
             raise ChunkError(
                 f"{self.spec.name}: the payload is not a whole image",
                 found=f"{len(payload)} bytes, beginning with {payload[:8].hex() or 'nothing'}",
@@ -139,36 +157,45 @@ class ImageCodec(DecodedOnly):
         )
 
     def _image(self, function: Any, payload: bytes, size: int) -> np.ndarray[Any, Any]:
-        if self.name == "tiff":
-            return self._written(function, payload)
-        if self.name not in _FRAMES:
-            return items_as_octets(np.ascontiguousarray(function(payload, **self.arguments)))
-        frames: list[np.ndarray[Any, Any]] = []
-        left = size
-        while left > 0 or not frames:
-            frame = function(payload, index=len(frames), **self.arguments)
-            frames.append(items_as_octets(np.ascontiguousarray(frame)))
-            left -= max(len(frames[-1]), 1)
-        return frames[0] if len(frames) == 1 else np.concatenate(frames)
+        """The values of an image, all of which it must have.
 
-    def _written(self, function: Any, payload: bytes) -> np.ndarray[Any, Any]:
-        """The values of a TIFF file, all of which it must have.
-
-        libtiff does not report every strip that ends early, such as a damaged one with a predictor, and what
-        it did not write would be the content of memory. So the image is decoded over zeros and over ones.
+        libtiff does not report every strip that ends early, such as a damaged one with a predictor. So a TIFF
+        file is decoded over zeros and over ones, which differ where nothing is written.
         """
-        first = function(payload, **self.arguments)
-        zeros, ones = (np.full(first.nbytes, octet, np.uint8) for octet in (0, 255))
-        for out in (zeros, ones):
+        try:
+            result = self._decoded(function, payload, np.zeros(size, np.uint8))
+        except ChunkError:
+            if self.name != "tiff":
+                raise
+            # imagecodecs 2026.3.6 lets libtiff make colours of a JPEG if it is given memory. The directories
+            # bound what it takes, and such images are written completely.
+            return items_as_octets(np.ascontiguousarray(function(payload, **self.arguments)))
+        if self.name == "tiff":
+            over_ones = self._decoded(function, payload, np.full(size, 255, np.uint8))
+            if missing := np.count_nonzero(result != over_ones):
+                found = f"{missing} of {size} bytes without a value"
+                raise ChunkError(f"{self.spec.name}: the image is not whole", found=found)
+        return result
+
+    def _decoded(self, function: Any, payload: bytes, out: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Decode an image into memory of the chunk."""
+        shape = self.shape
+        if prod(shape) * self.number.itemsize != len(out):
+            shape = (len(out) // self.number.itemsize,)
+        for each in dict.fromkeys((shape, shape[::-1])):
             try:
-                function(payload, out=out.view(first.dtype).reshape(first.shape), **self.arguments)
-            except ValueError:
-                # imagecodecs 2026.3.6 lets libtiff make colours of a JPEG, which it writes completely.
-                return items_as_octets(np.ascontiguousarray(first))
-        if missing := np.count_nonzero(zeros != ones):
-            found = f"{missing} of {len(zeros)} bytes without a value"
-            raise ChunkError(f"{self.spec.name}: the image is not whole", found=found)
-        return zeros
+                function(payload, out=out.view(self.number).reshape(each), **self.arguments)
+            except ValueError as error:
+                if not str(error).startswith("invalid out"):
+                    raise
+                found = str(error)
+            else:
+                return out
+        raise ChunkError(
+            f"{self.spec.name}: the image does not have the shape and the type of its chunk",
+            found=found[:200],
+            expected=f"{' x '.join(map(str, shape))} {self.number.name}",
+        )
 
 
 def _require_plain_tiff(spec: CodecSpec) -> None:

@@ -93,7 +93,7 @@ class Pipeline:
         sizes = [whole] * (middle + 1) + [size]
         codecs = []
         for spec in chain.codecs[middle + 1 :]:
-            codec = compile_bytes_codec(spec, item)
+            codec = compile_bytes_codec(spec, item).for_chunk(inner)
             item = codec.encoded_item(item)
             size = codec.encoded_size(size)
             codecs.append(codec)
