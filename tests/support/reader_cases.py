@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import crc32c as crc
+import google_crc32c
 import numcodecs
 import numpy as np
 
@@ -89,7 +89,7 @@ def vlen(values: Array) -> bytes:
 
 
 def checked(payload: bytes) -> bytes:
-    return payload + struct.pack("<I", crc.crc32c(payload))
+    return payload + struct.pack("<I", google_crc32c.value(payload))
 
 
 def codec(name: str, **configuration: Any) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def test_the_result_is_the_same_wherever_it_comes_from_and_goes(
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_zip_file_is_no_destination(source: str, archive, web, tmp_path: Path) -> None:
     start = SOURCES[source](tmp_path, archive, web)
-    with pytest.raises(UsageError, match="a zip file cannot be written"):
+    with pytest.raises(UsageError, match="a zip or tar file cannot be written"):
         zarrlift.migrate(start, tmp_path / "out.zip")
     assert not (tmp_path / "out.zip.zarrlift.db").exists()
 

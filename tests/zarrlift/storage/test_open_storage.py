@@ -193,7 +193,7 @@ def test_in_place_too_there_must_be_a_source(tmp_path):
     with pytest.raises(UsageError, match="no such file or directory"):
         zarrlift.migrate(tmp_path / "old.zarr", in_place=True)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(UsageError, match="a zip file cannot be written"):
+    with pytest.raises(UsageError, match="a zip or tar file cannot be written"):
         zarrlift.migrate(zipped(tmp_path / "x.zip"), in_place=True)
 
 

@@ -126,8 +126,8 @@ FAULTS = (
             ),
             Edit(
                 f"{_JOBS}/undo.py",
-                "        _clear_hidden(plan, storage)\n    return removed\n",
-                "        _clear_hidden(plan, storage)\n    return removed + hide()\n",
+                "            sweep(node, storage)\n    return removed\n",
+                "            sweep(node, storage)\n    return removed + hide()\n",
             ),
         ),
         tests=(_ORDER,),
