@@ -36,7 +36,16 @@ def _main() -> int:
         checks_process.begin()
         if _interrupts:  # numpy turns it into an ImportError, and cannot be imported again
             raise KeyboardInterrupt
-    return main()
+    code = main()
+    if _interrupts and not _has_begun():  # typer makes an exit code of it, without a word
+        raise KeyboardInterrupt
+    return code
+
+
+def _has_begun() -> bool:
+    from .session import Session
+
+    return Session.begun
 
 
 def _interrupt(number: int, _frame: Any) -> NoReturn:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from . import json_document
 
@@ -84,6 +84,8 @@ class Session:
     previews: bool = False
     """Whether the command only shows what it would do (`--dry-run`)."""
     interrupted: bool = False
+    begun: ClassVar[bool] = False
+    """Whether this process has begun to run a command."""
     how_to_continue: Callable[[tuple[str, ...] | None], str] | None = None
     """Advice in one line after an interruption, given the job's path and options if known."""
 
@@ -91,6 +93,7 @@ class Session:
         """Do the work, print its answer, and return the exit code. Raises only SystemExit."""
         try:
             with self._signals():
+                Session.begun = True
                 answer = work()
         except KeyboardInterrupt as error:
             job = getattr(error, "job", None)

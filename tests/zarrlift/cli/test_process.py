@@ -227,6 +227,24 @@ def test_ctrl_c_before_a_command_has_begun_is_no_traceback():
     assert done.stderr == "zarrlift: interrupted. Nothing was changed.\n"
 
 
+STOPPED_WHILE_WORDS_ARE_READ = """
+import os, signal, sys
+from zarrlift import cli
+from zarrlift.cli.session import Session
+def run(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+Session.run = run
+cli.entry()
+"""
+
+
+def test_ctrl_c_while_the_command_line_is_read_says_so():
+    """typer turns it into an exit code."""
+    done = python(STOPPED_WHILE_WORDS_ARE_READ, "migrate", "a", "b")
+    assert done.returncode == 130
+    assert done.stderr == "zarrlift: interrupted. Nothing was changed.\n"
+
+
 STOPPED_WHILE_NUMPY_LOADS = """
 import os, signal, sys
 class Numpy:
