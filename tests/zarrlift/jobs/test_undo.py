@@ -335,3 +335,25 @@ def test_undo_changes_no_job_whose_archive_is_elsewhere(tmp_path: Path) -> None:
     with suppress(JobError):
         zarrlift.resume(job, source=archive)
     assert zarrlift.undo(job).state == "undone"
+
+
+def test_undo_of_a_job_that_was_moved_alone_before_it_recorded_anything_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has written is where the job file was."""
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    with monkeypatch.context() as patched:
+        dying(patched, 12)
+        with pytest.raises(Killed):
+            zarrlift.migrate(source, result)
+    with Job.open(tmp_path / "result.zarrlift.db") as job:
+        for row in job.nodes():
+            job.forget_tasks(row.id, set(job.recorded(row.id)))
+        job.commit()
+    (tmp_path / "other").mkdir()
+    moved = (tmp_path / "result.zarrlift.db").rename(tmp_path / "other/result.zarrlift.db")
+    with pytest.raises(JobError, match="the output of this job was not found"):
+        zarrlift.undo(moved)
+    moved.rename(tmp_path / "result.zarrlift.db")
+    assert zarrlift.undo(result).state == "undone"
+    assert directories(tmp_path) == ["other", "source"]

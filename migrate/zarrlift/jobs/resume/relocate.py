@@ -116,7 +116,10 @@ def settle_result(job: Job, target: PathText, places: Places) -> None:
         place = open_storage(header["destination"], storage_options=options, mode="w")
         # The snapshots of a repository name their job.
         storage = place if place.on_branch else with_layers(place, job.record.dest_through)
-        if place.on_branch or require_result(job, job.plan(), storage) or _is_unpublished(job, storage):
+        is_its_own = place.on_branch or require_result(job, job.plan(), storage)
+        if not is_its_own and _is_unpublished(job, storage) and _is_empty(storage):
+            raise _not_found(job, header["destination"])
+        if is_its_own or _is_unpublished(job, storage):
             _record_places(job, existing(job.sources)[0], header["destination"])
 
 
@@ -167,15 +170,23 @@ def refuse_other_place(target: str | os.PathLike[str], job: Job) -> None:
 def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
     """Raise JobError if the job has written objects and none of them exists, or in place no archive does."""
     is_undoing = job.fact("undoing") is not None  # which may have removed what is missing
-    is_gone = plan.in_place and next(iter(destination.list_dir("")), None) is None
+    is_gone = plan.in_place and _is_empty(destination)
     if is_gone or (not is_undoing and is_lost(job, destination)):
-        raise JobError(
-            "the output of this job was not found",
-            key=str(job.path),
-            found=f"nothing of it at {plan.destination}",
-            advice="If it was moved, resume the job with --destination (in place --source) first; if it was"
-            " deleted, delete the job file.",
-        )
+        raise _not_found(job, plan.destination)
+
+
+def _is_empty(destination: Storage) -> bool:
+    return next(iter(destination.list_dir("")), None) is None
+
+
+def _not_found(job: Job, destination: str) -> JobError:
+    return JobError(
+        "the output of this job was not found",
+        key=str(job.path),
+        found=f"nothing of it at {destination}",
+        advice="If it was moved, resume the job with --destination (in place --source) first; if it was"
+        " deleted, delete the job file.",
+    )
 
 
 def follow(job: Job, ends: Endpoints) -> None:

@@ -245,9 +245,10 @@ class Files:
 
         The copy may be older, as one that is put back.
         """
-        (site,) = {
-            id(other): other for other in self._sites if other.result == stray.result and not other.is_stray
-        }.values()
+        others = [other for other in self._sites if other.result == stray.result and not other.is_stray]
+        if not others:
+            return stray  # the only job of its result, which was moved alone
+        site = others[0]
         self._saved.pop(self._sites.index(site), None)
         for path in map(Path, _with_prefix(site.job)):
             path.unlink()
