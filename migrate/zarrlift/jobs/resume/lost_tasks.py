@@ -30,7 +30,7 @@ from ...planning.source_inventory import SourceInventory
 from ...storage.base import Storage
 from ...storage.giving_up import Threads
 from ...storage.local.owner_process import boot_id
-from ...transfer.tasks import changed_units, inner_chunks_reached, intermediate_objects
+from ...transfer.tasks import changed_units, inner_chunks_reached
 from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
 from ..ledger.rows import RecordedTask
@@ -129,11 +129,21 @@ def lost_tasks(
     lost = set() if missing is None else set(missing.tasks)
     if plan.between is None or {number for number in recorded if number >= 0} - lost == {*range(plan.tasks)}:
         return lost  # intermediate data of two passes is deleted when both are done
-    layout = plan.between.layout
-    indexes = intermediate_objects(plan, inventory.indexes)
-    first = WrittenObjects.of(layout, indexes, plan.between.bounds, plan.between.block_shape, first_pass=True)
-    absent = first.numbers[~first.whole(take_inventory(destination, plan.path, layout))]
-    return lost | (recorded.keys() & set(absent.tolist()))
+    stored = take_inventory(destination, plan.path, plan.between.layout)
+    present = stored.indexes if stored.sizes is None else stored.indexes[stored.sizes > 0]
+    return lost | lost_between(plan, present, recorded)
+
+
+def lost_between(plan: ArrayPlan, present: Indexes, recorded: Mapping[int, RecordedTask]) -> set[int]:
+    """Numbers of the recorded tasks of a first of two passes of which intermediate objects are missing.
+
+    `present` are those that exist. The number of objects of each task is recorded.
+    """
+    assert plan.between is not None
+    layout, bounds = plan.between.layout, plan.between.bounds
+    there = WrittenObjects.of(layout, present, bounds, plan.between.block_shape, first_pass=True)
+    count = Counter(there.numbers.tolist())
+    return {number for number, task in recorded.items() if number < 0 and task.objects > count[number]}
 
 
 def refuse_lost_between(plan: ArrayPlan, present: Indexes, recorded: Mapping[int, RecordedTask]) -> None:
@@ -141,15 +151,10 @@ def refuse_lost_between(plan: ArrayPlan, present: Indexes, recorded: Mapping[int
 
     `present` are the intermediate objects that exist: missing ones would become fill values.
     """
-    if plan.between is None:
-        return
-    layout, bounds = plan.between.layout, plan.between.bounds
-    there = WrittenObjects.of(layout, present, bounds, plan.between.block_shape, first_pass=True)
-    count = Counter(there.numbers.tolist())
-    if any(number < 0 and task.objects > count[number] for number, task in recorded.items()):
+    if plan.between is not None and lost_between(plan, present, recorded):
         raise StorageError(
             "chunks of the intermediate array are missing",
-            key=layout.root,
+            key=plan.between.layout.root,
             advice="Resume: the first pass is repeated.",
         )
 

@@ -116,11 +116,12 @@ def settle_result(job: Job, target: PathText, places: Places) -> None:
         place = open_storage(header["destination"], storage_options=options, mode="w")
         # The snapshots of a repository name their job.
         storage = place if place.on_branch else with_layers(place, job.record.dest_through)
-        is_its_own = place.on_branch or require_result(job, job.plan(), storage)
-        if not is_its_own and _is_unpublished(job, storage) and _is_empty(storage):
-            raise _not_found(job, header["destination"])
-        if is_its_own or _is_unpublished(job, storage):
-            _record_places(job, existing(job.sources)[0], header["destination"])
+        if not (place.on_branch or require_result(job, job.plan(), storage)):
+            if not _is_unpublished(job, storage):
+                return
+            if _is_empty(storage):
+                raise _not_found(job, header["destination"])
+        _record_places(job, existing(job.sources)[0], header["destination"])
 
 
 def _is_unpublished(job: Job, destination: Storage) -> bool:
