@@ -21,7 +21,8 @@ SOURCES = (ROOT / "transformers", ROOT / "migrate")
 
 ROOMS = {
     "zarrstack.core": (
-        "errors", "paths", "sizes", "similar_names", "json_text", "chunk_keys_v3", "crc32c", "shard_index",
+        "errors", "paths", "sizes", "units", "similar_names", "json_text", "chunk_keys_v3", "crc32c",
+        "shard_index",
     ),
     "zarrstack": (
         "version", "core", "errors", "system", "base", "layers", "decoded", "arrays", "testing", "",

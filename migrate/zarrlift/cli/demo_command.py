@@ -36,7 +36,9 @@ def demo(folder: Folder = "zarrlift-demo", *, output: o.Json) -> Answer:
 
 
 def _blocks(root: object) -> "Iterator[b.Block]":
-    from ..jobs.units import command, safe
+    from zarrstack.core.units import safe
+
+    from ..core.problems import command
     from ..report import blocks as b
 
     place = safe(str(root))

@@ -201,7 +201,7 @@ def ask(question: Question | None, *, yes: bool, needed: str | None = None) -> C
 
 def undo_question(target: str | Batch, options: Tables) -> str:
     """Whether to delete what a job, or a batch, wrote."""
-    from ..jobs.units import count_text
+    from zarrstack.core.units import count_text
 
     if isinstance(target, str):
         arrays, place = _arrays_of(target, options)
@@ -212,7 +212,7 @@ def undo_question(target: str | Batch, options: Tables) -> str:
 
 def finish_question(target: str | Batch, options: Tables) -> str:
     """Whether to delete the legacy metadata of one archive, or of many."""
-    from ..jobs.units import count_text
+    from zarrstack.core.units import count_text
 
     if isinstance(target, str):
         arrays, place = _arrays_of(target, options)
@@ -229,8 +229,7 @@ def finish_question(target: str | Batch, options: Tables) -> str:
 def deletion_question(target: str, preview: dict[str, Any], storage: Storage) -> str | None:
     """Whether an update is to remove the nodes that the source no longer has."""
     import zarrlift
-
-    from ..jobs.units import count_text
+    from zarrstack.core.units import count_text
 
     plan = zarrlift.plan_update(target, **preview, **storage.arguments())
     removed = sum(node.action == "removed" for node in plan.nodes)
@@ -240,8 +239,8 @@ def deletion_question(target: str, preview: dict[str, Any], storage: Storage) ->
 def overwrite_question(destination: str, storage: Storage) -> str | None:
     """Whether to replace a place that is not empty."""
     from zarrstack.core.errors import ZarrstackError
+    from zarrstack.core.units import count_text
 
-    from ..jobs.units import count_text
     from ..storage.open_storage import open_storage
 
     options = storage.arguments().get("dest_storage_options")

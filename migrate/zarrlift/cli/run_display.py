@@ -81,7 +81,7 @@ class _Harmless(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
-        from ..jobs.units import safe
+        from zarrstack.core.units import safe
 
         return safe(super().format(record))
 

@@ -110,7 +110,7 @@ class Session:
         return code
 
     def _show(self, answer: Answer, code: int) -> None:
-        from ..jobs.units import is_terminal
+        from zarrstack.core.units import is_terminal
 
         if self.json:
             self._briefly(answer)
@@ -166,7 +166,7 @@ class Session:
             write(redact_foreign("".join(traceback.format_exception(error))), sys.stderr)
         problem = json_document.problem_of(error)
         code = USAGE if problem.kind == "usage" else PARTLY
-        from ..jobs.units import safe
+        from zarrstack.core.units import safe
 
         if self.json:
             with suppress(OutputError):

@@ -120,7 +120,7 @@ def _how_to_continue(
     """Advice in one line after an interruption, given the job's path and options if known."""
     from zarrstack.core.errors import ZarrstackError
 
-    from ..jobs.units import command as command_line
+    from ..core.problems import command as command_line
 
     again = {"undo", "finish"}
     if not isinstance(target, str):

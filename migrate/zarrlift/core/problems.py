@@ -1,4 +1,4 @@
-"""Problems of each severity, and several of them as one text."""
+"""Problems of each severity, several of them as one text, and commands that solve them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar, Unpack
 
 from zarrstack.core.errors import LONGEST, Details, Problem, WholeText, ZarrstackError, short
+from zarrstack.core.units import quoted
 
 T = TypeVar("T")
 _BRIEFLY: Final = 10
@@ -44,6 +45,11 @@ def attempt(problems: list[Problem], step: Callable[[], T]) -> T | None:
     except RecursionError:
         problems.append(refusal("metadata", "the document is nested too deeply"))
     return None
+
+
+def command(*words: str) -> str:
+    """A command line of zarrlift that can be pasted into a shell."""
+    return " ".join(["zarrlift", *map(quoted, words)])
 
 
 class JoinedProblems(WholeText):

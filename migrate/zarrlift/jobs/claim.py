@@ -22,6 +22,7 @@ from typing import Final
 
 from zarrstack.core.errors import Problem, StorageError
 
+from ..core.problems import command
 from ..errors import JobError
 from ..storage.base import BESIDE, Storage
 from ..storage.local.owner_process import OwnerProcess, State
@@ -33,7 +34,6 @@ from .claim_holder import Attempt, ClaimHolder, held, is_scheduled
 from .ledger.database import HeldError
 from .ledger.ledger import Job
 from .outcome import Outcome
-from .units import command
 
 _CLOSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 """Errors that systems raise for a directory in which files cannot be created."""

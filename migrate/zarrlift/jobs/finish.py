@@ -13,6 +13,7 @@ from typing import Final, Unpack
 from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join
 
+from ..core.problems import command
 from ..errors import JobError
 from ..formats.table import FORMATS
 from ..planning.array_planner import digest
@@ -31,7 +32,6 @@ from .outcome import Outcome, kept
 from .resume.lost_tasks import is_torn
 from .resume.published_arrays import incomplete_arrays
 from .stored_inventories import changed_objects
-from .units import command
 
 _AGAIN: Final = "Undo the job and migrate again."
 

@@ -23,9 +23,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.units import node_text
 
 from ..storage.redact import redact, redact_foreign
-from .units import node_text
 
 archive: Final[ContextVar[str | None]] = ContextVar("archive", default=None)
 """The archive that a record is about, for a process that migrates several; set by what runs them."""

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
+from zarrstack.core.units import count_text, duration_text
 
 from ..archive.notebook import NotebookResult
 from ..core.json_fields import json_of_fields
@@ -18,7 +19,6 @@ from ..transfer.counts import MoveResult
 from . import log_messages
 from .ledger.ledger import Job
 from .option_words import option_words
-from .units import count_text, duration_text
 
 OutcomeState: TypeAlias = Literal["done", "incomplete", "nothing to do", "undone", "finished"]
 

@@ -17,8 +17,10 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Final
 
 from zarrstack.core.errors import UsageError
+from zarrstack.core.units import count_text, quoted
 
 from ..archive.nodes import Archive, GroupNode
+from ..core.problems import command
 from ..errors import JobError
 from ..recipe.options import Format
 from ..storage.base import Storage
@@ -30,7 +32,6 @@ from ..storage.local.system_errors import may_create_in, storage_error
 from .ledger.last_run import last_run
 from .ledger.ledger import Job
 from .overwrite import not_yet_aside
-from .units import command, count_text, quoted
 
 _MOUNTS: Final = "/proc/self/mountinfo"
 _SHOWN: Final = 5

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from zarrstack.core.units import count_text, is_terminal, pace_texts, share_text
+
 from ..transfer.events import ArrayDone, Ended, Event, Listed, Planned, TaskDone, Waiting
 from . import log_messages
 from .progress import Progress, ProgressChoice
-from .units import count_text, is_terminal, pace_texts, share_text, silence_text
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -87,7 +88,7 @@ class LogProgress:
 
     def _tick(self, event: Listed | Waiting) -> None:
         """Show what is under way."""
-        before, self.silence = self.silence, silence_text(event.silence)
+        before, self.silence = self.silence, str(event.silence or "")
         if isinstance(event, Listed):
             self._last_record = min(self._last_record, self.clock())
             self.draw_listed(event.objects)

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Final, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
+from zarrstack.core.units import bytes_text, count_text
 
 from ..planning.plans import ArrayPlan
 from ..planning.routes import RouteName
@@ -27,7 +28,6 @@ from ..transfer.events import ArrayDone, Planned, Progress, Retried, TaskDone, W
 from . import log_messages
 from .ledger.ledger import Job
 from .ledger.rows import PlannedWork, TaskTotals, planned_work
-from .units import bytes_text, count_text
 
 _PER_OBJECT: Final = 64 << 10
 """Bytes that take as long as reading and writing one more object, roughly, locally and in stores."""

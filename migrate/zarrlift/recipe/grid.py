@@ -9,6 +9,7 @@ from math import prod
 from typing import Final, Literal, TypeAlias
 
 from zarrstack.core.errors import UnsupportedError, UsageError
+from zarrstack.core.units import bytes_text
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -142,16 +143,8 @@ def _auto(counts: Shape, inner_chunk_bytes: float) -> tuple[Shape | None, str]:
         axis = min(open_axes, key=lambda axis: (shard[axis], -axis))
         shard[axis] = min(shard[axis] * 2, counts[axis])
     if prod(shard) == 1:
-        return None, f"chunks take {_size(inner_chunk_bytes)} each already"
-    return tuple(shard), f"about {_size(prod(shard) * inner_chunk_bytes)} in each of {number}"
-
-
-def _size(number: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}"
-        number /= 1000
-    return f"{number:.1f} GB"
+        return None, f"chunks take {bytes_text(round(inner_chunk_bytes))} each already"
+    return tuple(shard), f"about {bytes_text(round(prod(shard) * inner_chunk_bytes))} in each of {number}"
 
 
 def _lengths(value: object) -> Shape:

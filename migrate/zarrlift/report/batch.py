@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from zarrstack.core.units import bytes_text, count_text, duration_text, pace_texts, safe, share_text
+
+from ..core.problems import command
 from ..errors import JobError
 from ..jobs.job_report import report_of
 from ..jobs.ledger.ledger import Job
-from ..jobs.units import bytes_text, command, count_text, duration_text, pace_texts, safe, share_text
 from . import blocks as b
 from .outcome import not_in
 

@@ -1,7 +1,7 @@
 """What is shown of a result, as data: the function `blocks` in the module of a result makes it once.
 
 `text` prints blocks on a terminal; `html` writes them on pages and in notebooks. Texts from an archive have
-passed `units.safe`.
+passed `zarrstack.core.units.safe`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-from ..jobs.units import count_text
+from zarrstack.core.units import count_text
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -19,6 +19,23 @@ MAX_PLACES: Final = 20
 """Maximum number of places of a group on a page; the rest is counted."""
 ORDER: Final = ("refusal", "warning", "note")
 """Severities, the gravest first."""
+FORMATS: Final = {
+    "zarr1": "Zarr v1",
+    "zarr2": "Zarr v2",
+    "zarr3": "Zarr v3",
+    "zarr3-draft": "the 2022 draft of Zarr v3",
+    "n5": "N5",
+}
+"""Names of the formats."""
+ROUTES: Final = {
+    "stay": "metadata only; chunks are unchanged and stay in place",
+    "relink": "chunks copied unchanged",
+    "reframe": "chunks copied into another frame, not decoded",
+    "recode": "outer codecs changed",
+    "rewrite": "decoded and re-encoded",
+    "regrid": "rechunked",
+}
+"""What each route does, in a few words."""
 _TONES: Final = {"refusal": "bad", "warning": "warn", "note": ""}
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from ..jobs.ledger.rows import TaskTotals
-from ..jobs.units import (
-    FORMATS,
-    ROUTES,
+from zarrstack.core.units import (
     bytes_text,
     change_text,
     count_text,
@@ -18,6 +15,8 @@ from ..jobs.units import (
     safe,
     shape_text,
 )
+
+from ..jobs.ledger.rows import TaskTotals
 from . import blocks as b
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def blocks(
 def _route_row(route: tuple[str, TaskTotals]) -> tuple[str, ...]:
     name, sums = route
     amounts = bytes_text(sums.bytes_in), bytes_text(sums.bytes_out)
-    return name, count_text(sums.tasks), count_text(sums.chunks), *amounts, ROUTES.get(name, "")
+    return name, count_text(sums.tasks), count_text(sums.chunks), *amounts, b.ROUTES.get(name, "")
 
 
 def _details(array: ArrayReport) -> Iterator[b.Block]:
@@ -99,7 +98,7 @@ def _details(array: ArrayReport) -> Iterator[b.Block]:
     yield b.Pairs(
         (
             ("shape", "" if array.shape is None else shape_text(array.shape)),
-            ("done by", f"{array.route} ({safe(array.reason)}): {ROUTES.get(array.route or '', '')}"),
+            ("done by", f"{array.route} ({safe(array.reason)}): {b.ROUTES.get(array.route or '', '')}"),
             ("objects", objects + omitted),
             ("data type", change_text(*(safe(form.data_type) for form in forms))),
             ("chunks", change_text(*(shape_text(form.chunk_shape) for form in forms))),
@@ -111,7 +110,7 @@ def _details(array: ArrayReport) -> Iterator[b.Block]:
 
 def _job(report: JobReport) -> Iterator[tuple[str, str]]:
     yield "job file", safe(report.job)
-    yield "format", FORMATS.get(report.format, report.format)
+    yield "format", b.FORMATS.get(report.format, report.format)
     yield from report.conventions
     yield "created", moment_text(report.created)
     yield "last record", moment_text(report.updated)

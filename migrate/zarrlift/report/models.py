@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..jobs.units import count_text, safe
+from zarrstack.core.units import count_text, safe
+
 from . import blocks as b
 
 if TYPE_CHECKING:

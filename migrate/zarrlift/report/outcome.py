@@ -7,15 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..jobs.units import (
-    bytes_text,
-    command,
-    count_text,
-    duration_text,
-    node_text,
-    rate_text,
-    safe,
-)
+from zarrstack.core.units import bytes_text, count_text, duration_text, node_text, rate_text, safe
+
+from ..core.problems import command
 from . import blocks as b
 
 if TYPE_CHECKING:

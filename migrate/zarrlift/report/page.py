@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TextIO, TypeVar
 
-from ..jobs.units import columns, count_text, is_terminal
+from zarrstack.core.units import columns, count_text, is_terminal
+
 from .blocks import Column, Tone
 
 _GAP: Final = 2

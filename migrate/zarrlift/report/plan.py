@@ -6,10 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ..core.chain.reader_table import READERS
-from ..core.grid.frames import Shards
-from ..jobs.units import (
-    ROUTES,
+from zarrstack.core.units import (
     brief,
     bytes_text,
     change_text,
@@ -18,6 +15,9 @@ from ..jobs.units import (
     safe,
     shape_text,
 )
+
+from ..core.chain.reader_table import READERS
+from ..core.grid.frames import Shards
 from ..planning.estimates import plan_totals
 from ..planning.reader_limits import readings
 from . import blocks as b
@@ -143,7 +143,7 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
     name = first.route.name
     count = count_text(len(group), "array")
     reason = f" ({first.route.reason})" if first.route.reason and name != "stay" else ""
-    head = f"{name}: {count}, {ROUTES.get(name, '')}{safe(reason)}"
+    head = f"{name}: {count}, {b.ROUTES.get(name, '')}{safe(reason)}"
     yield b.Section(title=head, heads_text=True, folded=True)
     shared = {form: len(set(map(form, group))) == 1 for form in _FORMS}
     whole_shards = _shards(first, lambda shards: str(shards).removeprefix("shards of "))

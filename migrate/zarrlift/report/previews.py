@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ..jobs.units import bytes_text, count_text, node_text
+from zarrstack.core.units import bytes_text, count_text, node_text
+
 from . import blocks as b
 
 if TYPE_CHECKING:

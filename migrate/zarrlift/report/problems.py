@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import short
+from zarrstack.core.units import count_text, node_text, safe
 
-from ..jobs.units import count_text, node_text, safe
 from .blocks import ORDER, ProblemGroup, Where
 
 if TYPE_CHECKING:

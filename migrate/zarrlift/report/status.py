@@ -7,17 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from zarrstack.core.units import bytes_text, count_text, node_names, node_text, pace_texts, safe, share_text
+
+from ..core.problems import command
 from ..jobs.status import silence_of
-from ..jobs.units import (
-    bytes_text,
-    command,
-    count_text,
-    node_names,
-    node_text,
-    pace_texts,
-    safe,
-    share_text,
-)
 from . import blocks as b
 
 if TYPE_CHECKING:
@@ -97,8 +90,13 @@ def amount_text(status: Status) -> str:
     if status.activity != "running" or not status.bytes_total:
         return ""
     share = share_text(status.bytes_done, status.bytes_total, estimated=not status.bytes_known)
-    pace = pace_texts(status.rate, status.seconds_left, silence_of(status, time.time()))
-    return ", ".join((share, *pace))
+    return ", ".join((share, *_pace(status)))
+
+
+def _pace(status: Status) -> list[str]:
+    """The rate, the remaining time and the silence of a server, as far as they are known."""
+    silence = silence_of(status, time.time())
+    return [*pace_texts(status.rate, status.seconds_left), *([] if silence is None else [str(silence)])]
 
 
 def progress_line(status: Status) -> str:
@@ -113,7 +111,7 @@ def progress_line(status: Status) -> str:
         parts.append(f"{count_text(failed)} failed")
     if status.retries:
         parts.append(f"{count_text(status.retries, 'request')} repeated")
-    parts += pace_texts(status.rate, status.seconds_left, silence_of(status, time.time()))
+    parts += _pace(status)
     return ", ".join(parts)
 
 

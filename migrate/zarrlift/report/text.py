@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..jobs.units import node_names
+from zarrstack.core.units import node_names
+
 from . import blocks as b
 from .page import Page, fits, table
 from .problems import PLACES, failure_lines, problem_lines

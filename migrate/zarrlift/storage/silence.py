@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
+from zarrstack.core.units import duration_text
+
 if TYPE_CHECKING:
     from zarrstack.system.clock import Clock
 
@@ -37,6 +39,12 @@ class Silence:
     """Number of the present attempt of a request, counted from 1."""
     errors: bool = False
     """Whether it answers, with errors after which the request is repeated."""
+
+    def __str__(self) -> str:
+        seconds = self.seconds
+        span = f"{round(seconds)} s" if seconds < 59.5 else duration_text(seconds)
+        text = "answered with errors only" if self.errors else "not answered"
+        return f"The server has {text} for {span}, attempt {self.attempt}"
 
 
 class AnswerWatch:

@@ -17,18 +17,19 @@ import pytest
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.cli.options import by_place
+from zarrlift.core.problems import command
 from zarrlift.errors import JobError
 from zarrlift.formats import table
 from zarrlift.formats.zarr_v2 import nodes
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.option_words import option_words, remembered
-from zarrlift.jobs.units import command, quoted
 from zarrlift.recipe.options import Places, Reading
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import status as report_status
 from zarrlift.report.page import Page
 from zarrlift.report.text import lines as printed
 from zarrstack.core.errors import UsageError
+from zarrstack.core.units import quoted
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import pytest
 from tests.support import report_examples as examples
 
 from zarrlift.jobs.status import NodeStatus
-from zarrlift.jobs.units import columns
 from zarrlift.report import archive as report_archive
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import plan as report_plan
@@ -24,6 +23,7 @@ from zarrlift.report.page import Page
 from zarrlift.report.problems import summary
 from zarrlift.report.text import lines as printed
 from zarrstack.core.errors import Problem
+from zarrstack.core.units import columns
 
 # Every report as text, on a narrow and a wide page, kept in golden.txt beside this file.
 #

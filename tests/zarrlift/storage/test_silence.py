@@ -25,7 +25,6 @@ from zarrlift.jobs.processes.executors import RunOptions
 from zarrlift.jobs.progress import with_silence
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar
 from zarrlift.jobs.run_engine import RunEngine
-from zarrlift.jobs.units import silence_text
 from zarrlift.report.page import Page
 from zarrlift.report.status import blocks
 from zarrlift.report.text import lines
@@ -106,14 +105,13 @@ def test_a_repeated_request_is_reported_until_one_succeeds(
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        (None, ""),
         (SILENT, TEXT),
         (Silence(7.0, 2, errors=True), "The server has answered with errors only for 7 s, attempt 2"),
         (Silence(125.0, 9), "The server has not answered for 2 min 5 s, attempt 9"),
     ],
 )
-def test_the_text_says_how_long_and_which_attempt(found: Silence | None, text: str) -> None:
-    assert silence_text(found) == text
+def test_the_text_says_how_long_and_which_attempt(found: Silence, text: str) -> None:
+    assert str(found) == text
 
 
 class Terminal(io.StringIO):

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
+from zarrstack.core.units import columns, safe
 
 from ...core.json_fields import json_of_fields
 from ...core.problems import JoinedProblems, any_refusal
@@ -23,7 +24,6 @@ from ..ledger.database import reporting_damage, stamp
 from ..ledger.find_job import names_of
 from ..ledger.last_run import activity, last_run, seconds_spent
 from ..ledger.ledger import Job
-from ..units import columns, safe
 
 _DEFAULTS: Final = values(Request(), Request)
 

@@ -13,13 +13,13 @@ from zarrstack.core.errors import UsageError
 from zarrstack.core.paths import local_path
 from zarrstack.core.similar_names import did_you_mean
 
+from ...core.problems import command
 from ...errors import JobError
 from ...recipe.options import JobPlace, PathText
 from ...storage.local.presence import exists, is_file
 from ...storage.local.sibling_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
-from ..units import command
 from .database import SQLITE
 from .ledger import Job
 from .recorded_places import SUFFIX

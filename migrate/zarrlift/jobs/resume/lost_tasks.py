@@ -18,6 +18,7 @@ import numpy as np
 
 from zarrstack.core.errors import StorageError, ZarrstackError
 from zarrstack.core.paths import join
+from zarrstack.core.units import count_text
 
 from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
@@ -35,7 +36,6 @@ from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
 from ..ledger.rows import RecordedTask
 from ..ours import whose
-from ..units import count_text
 
 NAMED: Final = 3
 """Keys named for each array."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.paths import join
+from zarrstack.core.units import count_text
 
 from ...archive.chunk_inventory import Inventory, take_inventory
 from ...core.problems import warning
@@ -38,7 +39,6 @@ from ..ours import documents, missing_documents, whose
 from ..outcome import Outcome
 from ..places import follow_links_in_place, require_root
 from ..stored_inventories import last_inventories
-from ..units import count_text
 from .lost_tasks import NAMED, MissingObjects, first_keys, missing_objects, others_root, take_down
 
 _REMOVED: Final = "they were removed while the job was running: resume it to write them again"

@@ -15,6 +15,7 @@ from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import take_inventory
 from ...core.json_document import document
+from ...core.problems import command
 from ...errors import JobError
 from ...planning.array_planner import digest
 from ...planning.plans import Plan
@@ -33,7 +34,6 @@ from ..ledger.recorded_places import SUFFIX, Source, existing, is_same_path, loc
 from ..ours import OWN, Whose, documents, done_paths, has_written, is_lost, whose
 from ..overwrite import not_yet_aside
 from ..places import is_same_root, root_to_record
-from ..units import command
 from .lost_tasks import lost_tasks
 
 _LEGACY: Final = (".zarray", ".zgroup", ".zmetadata", "attributes.json")

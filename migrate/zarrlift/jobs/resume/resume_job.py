@@ -11,6 +11,7 @@ import numpy as np
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join
+from zarrstack.core.units import count_text
 
 from ...archive.chunk_inventory import take_inventory
 from ...archive.inventory_file import InventoryFile
@@ -31,7 +32,6 @@ from ..reconcile import Policy, begun, reconcile, same_plan
 from ..run_job import OpenJob, refuse_unmet
 from ..source_check import source_changed
 from ..stored_inventories import earlier_inventories, keep_inventory
-from ..units import count_text
 from .published_arrays import hide_incomplete, with_problems
 
 _ADVICE: Final = (

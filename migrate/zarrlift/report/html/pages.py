@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zarrstack.core.units import count_text
+
 from ...jobs.ledger.ledger import Job
 from ...jobs.outcome import Outcome
-from ...jobs.units import FORMATS, count_text
 from ...recipe.options import Places
 from .. import batch, job_report, outcome
 from .. import blocks as b
@@ -61,4 +62,4 @@ def _sentence(report: JobReport) -> str:
         "sample": " Each array was compared with its source, in samples, before it appeared.",
         "full": " Every value was compared with the source.",
     }.get(report.verified or report.checked or "", "")
-    return f"{done} and {groups} of {FORMATS.get(report.format, report.format)} {where}.{checked}"
+    return f"{done} and {groups} of {b.FORMATS.get(report.format, report.format)} {where}.{checked}"

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from zarrstack.core.errors import StorageError, short
+from zarrstack.core.units import count_text, moment_text, node_names, node_text, safe
 
-from ...jobs.units import count_text, moment_text, node_names, node_text, safe
 from .. import blocks as b
 from ..blocks import MAX_PLACES, ORDER, ProblemGroup
 from .pictures import Picture, Pictures

@@ -30,7 +30,6 @@ from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.cli import main
 from zarrlift.errors import StorageError
 from zarrlift.jobs.job_report import ArrayReport, JobReport, StoredForm
-from zarrlift.jobs.units import safe
 from zarrlift.report.html.pages import job_page
 from zarrlift.report.html.pictures import (
     MAX_READ,
@@ -44,6 +43,7 @@ from zarrlift.report.html.pictures import (
 )
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.views.legacy import view_of
+from zarrstack.core.units import safe
 
 
 class Page(HTMLParser):

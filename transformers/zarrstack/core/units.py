@@ -1,40 +1,19 @@
-"""Formats numbers, names and commands for people: bytes, durations, shapes, node names, command lines.
+"""Formats numbers, names and words of commands for people: bytes, durations, shapes, node names.
 
 Byte units are powers of 1000 (kB, MB, GB), as in the progress bars.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import time
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 
-from zarrstack.core.errors import short
+from .errors import short
 
-if TYPE_CHECKING:
-    from ..storage.silence import Silence
-
-FORMATS: Final = {
-    "zarr1": "Zarr v1",
-    "zarr2": "Zarr v2",
-    "zarr3": "Zarr v3",
-    "zarr3-draft": "the 2022 draft of Zarr v3",
-    "n5": "N5",
-}
-"""Names of the formats."""
-ROUTES: Final = {
-    "stay": "metadata only; chunks are unchanged and stay in place",
-    "relink": "chunks copied unchanged",
-    "reframe": "chunks copied into another frame, not decoded",
-    "recode": "outer codecs changed",
-    "rewrite": "decoded and re-encoded",
-    "regrid": "rechunked",
-}
-"""What each route does, in a few words."""
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Unicode categories that control a terminal or are invisible: controls, format characters (including those
@@ -81,16 +60,6 @@ def duration_text(seconds: float) -> str:
     return f"{whole} s"
 
 
-def silence_text(silence: Silence | None) -> str:
-    """`The server has not answered for 12 s, attempt 3`; "" without a silence."""
-    if silence is None:
-        return ""
-    seconds = silence.seconds
-    span = f"{round(seconds)} s" if seconds < 59.5 else duration_text(seconds)
-    text = "answered with errors only" if silence.errors else "not answered"
-    return f"The server has {text} for {span}, attempt {silence.attempt}"
-
-
 def rate_text(count: int, seconds: float) -> str:
     """Bytes per second, or "" if the time is too short."""
     return f"{bytes_text(round(count / seconds))}/s" if seconds >= 0.01 and count else ""
@@ -102,12 +71,11 @@ def share_text(done: int, total: int, *, estimated: bool = False) -> str:
     return f"{bytes_text(done)} of {bytes_text(total, estimated=estimated)} ({share} %)"
 
 
-def pace_texts(rate: float | None, seconds_left: float | None, silence: Silence | None = None) -> list[str]:
-    """`2.23 MB/s`, `about 5 min 3 s left`, and the silence of a server, as far as they are known."""
+def pace_texts(rate: float | None, seconds_left: float | None) -> list[str]:
+    """`2.23 MB/s` and `about 5 min 3 s left`, as far as they are known."""
     return [
         *([] if rate is None else [f"{bytes_text(round(rate))}/s"]),
         *([] if seconds_left is None else [f"about {duration_text(seconds_left)} left"]),
-        *([] if silence is None else [silence_text(silence)]),
     ]
 
 
@@ -157,11 +125,6 @@ def _columns(char: str) -> int:
 _ESCAPES: Final = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'"}
 
 
-def command(*words: str) -> str:
-    """A command line of zarrlift that can be pasted into a shell."""
-    return " ".join(["zarrlift", *map(quoted, words)])
-
-
 def quoted(word: str) -> str:
     r"""A word as a shell takes it back: invisible characters as in `$'two\nlines'` (POSIX.1-2024, 2.2.4)."""
     if safe(word) == word:
@@ -174,7 +137,9 @@ def _escaped(char: str) -> str:
         return _ESCAPES[char]
     if safe(char) == char:
         return char
-    return re.sub("(..)", r"\\x\1", os.fsencode(char).hex())
+    # A byte of a name that is not UTF-8, or half a character of Windows.
+    errors = "surrogateescape" if "\udc80" <= char <= "\udcff" else "surrogatepass"
+    return re.sub("(..)", r"\\x\1", char.encode(errors=errors).hex())
 
 
 def moment_text(seconds: float) -> str:
