@@ -161,6 +161,8 @@ class ServerCopy:
         self, key: str, version: Version | None, payload_check: PayloadCheck
     ) -> tuple[bytes, ObjectState] | None:
         """The first bytes of an object and its state; None if it is missing."""
+        from zarr.abc.store import RangeByteRequest
+
         place = self.source.key(key)
         length = HEAD_BYTES if version is not None and version[0] > IN_ONE_READ else IN_ONE_READ
         try:
@@ -174,7 +176,7 @@ class ServerCopy:
             return await self.source.request(
                 "cannot read",
                 key,
-                lambda: self._from.read_start(place, length, version),
+                lambda: self._from.read_with_state(place, RangeByteRequest(0, length), version),
                 single=True,
             )
         except SourceChangedError:

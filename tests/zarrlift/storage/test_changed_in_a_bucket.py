@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pytest
 import zarr
@@ -17,6 +18,7 @@ from tests.support.job_processes import stopping
 from tests.zarrlift.storage.conftest import files
 
 import zarrlift
+from zarrlift import ArrayRecipe, Recipe
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
 from zarrlift.transfer.relink_server_side import IN_ONE_READ
@@ -178,6 +180,35 @@ def test_what_is_replaced_while_the_store_copies_it_is_named(
     assert bucket.asked["copy"] == 2
     assert {(problem.kind, problem.key) for problem in outcome.problems} == {("source-changed", "1")}
     assert "zarr.json" not in bucket.stored("out")
+
+
+def test_a_shard_is_not_read_by_the_index_of_another_one(
+    our_bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index without chunks would become fill values, and no listing shows a shard that was restored."""
+    array = zarr.create_array(tmp_path / "in", shape=(40,), chunks=(10,), shards=(20,), dtype="<i4")
+    array[:] = np.arange(100, 140)
+    source = our_bucket.put("in", files(tmp_path / "in"))
+    shard = our_bucket.stored("in")["c/1"]
+    empty = b"\xff" * 32
+    run = Worker.run
+
+    def meanwhile(self: Worker, *arguments: Any) -> Any:
+        our_bucket.put("in", {"c/1": empty + google_crc32c.value(empty).to_bytes(4, "little")})
+        result = run(self, *arguments)
+        our_bucket.put("in", {"c/1": shard})
+        return result
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Worker, "run", meanwhile)
+        recipe = Recipe(base=ArrayRecipe(chunks="8", shards="none"))
+        outcome = zarrlift.migrate(
+            source, our_bucket.url("out"), job=tmp_path / "job.db", recipe=recipe, **our_bucket.ends
+        )
+    assert {(problem.kind, problem.key) for problem in outcome.problems} == {("source-changed", "c/1")}
+    assert "zarr.json" not in our_bucket.stored("out")
+    assert zarrlift.resume(tmp_path / "job.db", **our_bucket.ends).ok
+    assert zarrlift.verify(source, our_bucket.url("out"), full=True, **our_bucket.ends).ok
 
 
 def test_a_published_array_that_lacks_a_chunk_is_named(our_bucket: Bucket, tmp_path: Path) -> None:

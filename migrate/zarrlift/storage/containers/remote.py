@@ -98,8 +98,11 @@ def _tried(storage: StoreStorage) -> StoredContainer | None:
 
 def _file(storage: StoreStorage) -> StoredContainer | None:
     """The object whose key is the path of a storage; None if there is none. StorageError."""
+    from zarr.abc.store import RangeByteRequest
+
     native = storage.native
     if native is None:
         return None
-    start = run(storage.request("cannot read", "", lambda: native.read_start(storage.base, HEAD)))
+    head = RangeByteRequest(0, HEAD)
+    start = run(storage.request("cannot read", "", lambda: native.read_with_state(storage.base, head)))
     return None if start is None else StoredContainer(storage, *start)

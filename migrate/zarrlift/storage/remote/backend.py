@@ -6,6 +6,7 @@ copy. If a store only wraps a library with these capabilities, the library is us
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -118,14 +119,11 @@ class Backend(ABC):
     async def state(self, key: str) -> ObjectState | None:
         """The state of an object, None if missing."""
 
-    async def read_start(
-        self, key: str, length: int, version: Version | None = None
+    async def read_with_state(
+        self, key: str, part: ByteRequest, version: Version | None = None
     ) -> tuple[bytes, ObjectState] | None:
-        """The first bytes of an object and its state, None if missing; `version` as in `read`."""
-        from zarr.abc.store import RangeByteRequest
-
-        state = await self.state(key)
-        data = None if state is None else await self.read_part(key, RangeByteRequest(0, length), version)
+        """Bytes of an object and its state, None if missing; `version` as in `read`."""
+        state, data = await asyncio.gather(self.state(key), self.read_part(key, part, version))
         return None if data is None or state is None else (data, state)
 
     async def write(self, key: str, data: bytes) -> None:

@@ -43,37 +43,39 @@ class HttpBackend(FsspecBackend):
 
     async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
         """Read a range, and no more than requested; from servers without ranges, from the start on."""
-        from zarr.abc.store import RangeByteRequest, SuffixByteRequest
-
-        if isinstance(part, SuffixByteRequest):
-            size = await self.size(key)
-            if size is None:
-                return None
-            part = RangeByteRequest(max(size - part.suffix, 0), size)
-        if not isinstance(part, RangeByteRequest):
-            return await super().read_part(key, part)
-        if part.start == part.end:
-            return b""
-        return await self._get(key, _range(part.start, part.end), part.start, part.end - part.start, None)
+        answer = await self.read_with_state(key, part, version)
+        return None if answer is None else answer[0]
 
     async def size(self, key: str) -> int | None:
         """As the headers of a request for the first byte tell it; StorageError if they do not."""
         state = await self.state(key)
-        if state is not None and state[0] is None:
-            raise StorageError("the server does not tell the size of the object", key=key or None)
-        return None if state is None else state[0]
+        return None if state is None else _size(key, state)
 
     async def state(self, key: str) -> ObjectState | None:
         """As the headers of a request for its first byte tell it."""
-        start = await self.read_start(key, 1)
-        return None if start is None else start[1]
+        first = await self._span(key, 0, 1)
+        return None if first is None else first[1]
 
-    async def read_start(
-        self, key: str, length: int, version: Version | None = None
+    async def read_with_state(
+        self, key: str, part: ByteRequest, version: Version | None = None
     ) -> tuple[bytes, ObjectState] | None:
+        """One request for a range; another one before it for the size, if the end of the object is wanted."""
+        from zarr.abc.store import RangeByteRequest
+
+        from zarrstack.base.byte_ranges import bounds
+
+        if isinstance(part, RangeByteRequest):
+            return await self._span(key, part.start, part.end)
+        state = await self.state(key)
+        return None if state is None else await self._span(key, *bounds(part, _size(key, state)))
+
+    async def _span(self, key: str, start: int, stop: int) -> tuple[bytes, ObjectState] | None:
+        """The bytes of a range, and the object's state as the headers tell it; None if missing."""
         states: list[ObjectState] = []
-        data = await self._get(key, _range(0, length), 0, length, None, states.append)
-        return None if data is None else (data, states[0])
+        # A range of no bytes cannot be asked for.
+        headers = {"Range": f"bytes={start}-{max(stop, start + 1) - 1}"}
+        data = await self._get(key, headers, start, max(stop, start + 1) - start, None, states.append)
+        return None if data is None else (data[: stop - start], states[0])
 
     async def _get(
         self,
@@ -144,8 +146,10 @@ def _a_page(key: str) -> StorageError:
     )
 
 
-def _range(start: int, end: int) -> dict[str, str]:
-    return {"Range": f"bytes={start}-{end - 1}"}
+def _size(key: str, state: ObjectState) -> int:
+    if state[0] is None:
+        raise StorageError("the server does not tell the size of the object", key=key or None)
+    return state[0]
 
 
 def _state(answer: Any) -> ObjectState:

@@ -66,17 +66,15 @@ class ObstoreBackend(Backend):
         import obstore
         from zarr.abc.store import RangeByteRequest
 
+        if version is not None:
+            answer = await self.read_with_state(key, part, version)
+            return None if answer is None else answer[0]
         if not isinstance(part, RangeByteRequest):
             return await super().read_part(key, part)
         try:
-            if version is None:
-                data = await obstore.get_range_async(self._below, key, start=part.start, end=part.end)
-                return bytes(data)
-            answer = await obstore.get_async(self._below, key, options={"range": (part.start, part.end)})
+            return bytes(await obstore.get_range_async(self._below, key, start=part.start, end=part.end))
         except FileNotFoundError:
             return None
-        await self._require(key, answer.meta["e_tag"], version)
-        return bytes(await answer.bytes_async())
 
     async def state(self, key: str) -> ObjectState | None:
         import obstore
@@ -86,13 +84,21 @@ class ObstoreBackend(Backend):
         except FileNotFoundError:
             return None
 
-    async def read_start(
-        self, key: str, length: int, version: Version | None = None
+    async def read_with_state(
+        self, key: str, part: ByteRequest, version: Version | None = None
     ) -> tuple[bytes, ObjectState] | None:
+        """One request; on Azure, which knows no ranges from the end, two."""
         import obstore
+        from obstore.exceptions import NotSupportedError
+
+        from zarrstack.base.byte_ranges import bounds
 
         try:
-            answer = await obstore.get_async(self._below, key, options={"range": (0, length)})
+            try:
+                answer = await obstore.get_async(self._below, key, options={"range": _range(part)})
+            except NotSupportedError:
+                size = (await obstore.head_async(self._below, key))["size"]
+                answer = await obstore.get_async(self._below, key, options={"range": bounds(part, size)})
         except FileNotFoundError:
             return None
         await self._require(key, answer.meta["e_tag"], version)
@@ -191,6 +197,15 @@ class ObstoreBackend(Backend):
 
 def _state(meta: Any) -> ObjectState:
     return meta["size"], f"{meta['e_tag']} {meta['last_modified']}"
+
+
+def _range(part: ByteRequest) -> Any:
+    """A byte request in obstore's form."""
+    from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+
+    if isinstance(part, RangeByteRequest):
+        return part.start, part.end
+    return {"suffix": part.suffix} if isinstance(part, SuffixByteRequest) else {"offset": part.offset}
 
 
 def _column(page: Any, name: str) -> list[Any]:

@@ -244,9 +244,7 @@ class StoreStorage(Storage):
 
     async def fetch_range(self, key: str, start: int, length: int, version: Version | None) -> bytes | None:
         """Like `fetch_part`; compared with this version."""
-        from zarr.abc.store import RangeByteRequest, SuffixByteRequest
-
-        part = SuffixByteRequest(length) if start < 0 else RangeByteRequest(start, start + length)
+        part = _byte_request(start, length)
         return await self.request("cannot read", key, lambda: self._part(key, part, version), single=True)
 
     async def fetch_size(self, key: str) -> int | None:
@@ -265,6 +263,17 @@ class StoreStorage(Storage):
     async def _end(
         self, key: str, start: int, length: int, version: Version | None
     ) -> tuple[int, bytes] | None:
+        native = self.native
+        if native is not None:
+            wanted, place = _byte_request(start, length), self.key(key)
+            answer = await self.request(
+                "cannot read", key, lambda: native.read_with_state(place, wanted, version), single=True
+            )
+            if answer is None:
+                return None
+            data, (size, _) = answer
+            if size is not None:
+                return size, data
         size, part = await asyncio.gather(self.fetch_size(key), self.fetch_range(key, start, length, version))
         return None if size is None or part is None else (size, part)
 
@@ -316,6 +325,13 @@ class StoreStorage(Storage):
             raise (error if isinstance(error, UsageError) else error.at(key=key)) from None
         except Exception as error:
             raise plainly(error, what, key, self.url, self.secrets) from error
+
+
+def _byte_request(start: int, length: int) -> ByteRequest:
+    """Zarr's request for bytes as of `Storage.get_part`."""
+    from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+
+    return SuffixByteRequest(length) if start < 0 else RangeByteRequest(start, start + length)
 
 
 async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
