@@ -14,10 +14,6 @@ from typing import Any
 from unittest.mock import patch
 
 SERVER = Path(__file__).parent.parent / "tests" / "support" / "object_server.py"
-ONLY_S3FS = tuple(
-    word for place in ("src", "dst") for word in ("--storage-options", f"{place}:default_fill_cache=false")
-)
-"""An option that obstore does not know, so that s3fs is taken."""
 
 
 class Bucket:

@@ -242,7 +242,6 @@ def in_store(
         slabs = {"region": (160, 1 << 20, 1 << 20), "threads": 1}
         yield [
             contender("zarrlift", *lift),
-            contender("zarrlift, over s3fs", *lift, *bucket.ONLY_S3FS),
             peer("tensorstore", "tensorstore", slab=1 << 20),
             peer("zarr-python, 64 at once", "zarr-python", concurrency=64, **slabs),
             peer("zarr-python", "zarr-python", **slabs),

@@ -219,7 +219,7 @@ def test_errors_of_other_libraries_hold_none(run: Run, monkeypatch: pytest.Monke
         raise RuntimeError(f"cannot sign with {options} {os.environ['AZURE_CLIENT_SECRET']} at {SIGNED}")
 
     monkeypatch.setattr("zarr.storage.FsspecStore.from_url", fail)
-    monkeypatch.setattr("zarrlift.storage.remote.store_at.obstore_store", lambda *_, **__: None)
+    monkeypatch.setattr("zarrlift.storage.remote.store_at.bucket_store", lambda *_, **__: None)
     run("inspect", "s3://b/x", "--storage-options", f"secret={WORD}-option", code=1)
     monkeypatch.setattr("zarrlift.formats.describe.describe", fail)
     monkeypatch.setattr("zarrlift.jobs.api.describe", fail)

@@ -32,7 +32,7 @@ from zarrlift.planning.regrid.blocks import BASE, available_cores
 from zarrlift.recipe.changes import ARRAY_OPTIONS
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.recipe.toml_file import _TOP, parse_recipe
-from zarrlift.storage.remote import aws_profile, obstore_s3, store_at
+from zarrlift.storage.remote import aws_profile, buckets
 from zarrstack.base import registry
 
 # docs/reference/json.md as a schema: which members a JSON document may have, and of which types.
@@ -180,12 +180,9 @@ def test_sections_have_priority_over_options_and_these_over_the_file() -> None:
 
 
 def test_the_page_has_every_environment_variable_that_the_source_reads() -> None:
-    read = {
-        *obstore_s3._ELSEWHERE,
-        *store_at._AZURE_VARIABLES.values(),
-    }
-    read |= {"AWS_PROFILE", *aws_profile._FILES}
-    read |= {name for names in (obstore_s3._PLACE | obstore_s3._WHO).values() for name in names}
+    read = {"AWS_PROFILE", *aws_profile._FILES, *buckets.UNSUPPORTED_VARIABLES}
+    for cloud in buckets.CLOUDS.values():
+        read |= {name for names in (*cloud.place.values(), *cloud.who.values()) for name in names}
     constants: dict[str, str] = {}
     for folder in ("migrate", "transformers"):
         for path in (ROOT / folder).rglob("*.py"):

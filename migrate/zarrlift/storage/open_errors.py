@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,17 +14,11 @@ from zarrstack.core.similar_names import nearest
 _NOTHING: Final = "no such file or directory"
 _CHECK: Final = "Check the path: "
 _PACKAGES: Final = {
-    "s3": "s3fs",
-    "s3a": "s3fs",
-    "gs": "gcsfs",
-    "gcs": "gcsfs",
-    "az": "adlfs",
-    "abfs": "adlfs",
-    "abfss": "adlfs",
-    "http": "aiohttp",
-    "https": "aiohttp",
+    **dict.fromkeys(("s3", "s3a"), ("s3", "obstore botocore")),
+    **dict.fromkeys(("gs", "gcs", "az", "abfs", "abfss"), ("s3", "obstore")),
+    **dict.fromkeys(("http", "https"), ("http", "aiohttp")),
 }
-"""URL scheme -> the package that fsspec requires for it."""
+"""URL scheme -> the extra and the packages in it that it requires."""
 
 
 def missing(path: Path, text: str) -> UsageError:
@@ -49,15 +42,13 @@ def _similar_place(path: Path, text: str) -> str | None:
 
 
 def no_package(scheme: str, error: str) -> UsageError:
-    """The error for a URL whose fsspec package is not installed; `error` is fsspec's message."""
+    """The error for a URL whose package is not installed; `error` is fsspec's message."""
     message = f"{scheme}:// needs a package that is not installed"
-    package = _PACKAGES.get(scheme)
-    if package is None:
+    if scheme not in _PACKAGES:
         return UsageError(message, found=error, advice="Install it.")
-    if scheme not in ("http", "https") and find_spec("obstore") is None:
-        package = "obstore botocore" if scheme in ("s3", "s3a") else "obstore"
-    expected = package.replace(" ", " and ")
-    return UsageError(message, expected=expected, advice=f"Install it: pip install {package}.")
+    extra, packages = _PACKAGES[scheme]
+    expected = f"{packages.replace(' ', ' and ')} (the extra {extra})"
+    return UsageError(message, expected=expected, advice=f"Install it: pip install {packages}.")
 
 
 def no_place(target: object) -> UsageError:

@@ -26,7 +26,7 @@ import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.limits import PART, SPOOLED
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote import adaptive_concurrency, obstore_s3
+from zarrlift.storage.remote import adaptive_concurrency, buckets
 from zarrlift.transfer.relink_server_side import IN_ONE_READ
 from zarrstack.core.errors import StorageError, ZarrstackError
 
@@ -36,7 +36,7 @@ RECIPES = {"copy": Recipe(), "shards": Recipe(base=ArrayRecipe(shards="2x"))}
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests are not repeated."""
-    monkeypatch.setattr(obstore_s3, "_RETRIES", 0)
+    monkeypatch.setattr(buckets, "_RETRIES", 0)
     monkeypatch.setattr(adaptive_concurrency, "_DELAYS", ())
 
 
@@ -207,7 +207,7 @@ def test_a_large_shard_goes_in_parts(bucket, tmp_path) -> None:
 def test_a_store_that_is_asked_too_much_is_asked_less(
     bucket, archive, retries, monkeypatch, tmp_path
 ) -> None:
-    monkeypatch.setattr(obstore_s3, "_RETRIES", retries)
+    monkeypatch.setattr(buckets, "_RETRIES", retries)
     source = bucket.put("in", files(archive))
     turned_away: Counter[str] = Counter()
 
@@ -227,7 +227,7 @@ def test_a_store_that_is_asked_too_much_is_asked_less(
 
 @pytest.mark.parametrize("status", [403, 400, 301, 500])
 def test_what_is_refused_is_not_taken_for_absent(bucket, status, monkeypatch) -> None:
-    monkeypatch.setattr(obstore_s3, "_RETRIES", 0)
+    monkeypatch.setattr(buckets, "_RETRIES", 0)
     monkeypatch.setattr(adaptive_concurrency, "_DELAYS", ())
     storage = open_storage(bucket.put("in", {"there": b"1"}), storage_options=bucket.options)
     assert storage.get("there") == b"1"

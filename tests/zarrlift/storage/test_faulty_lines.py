@@ -12,7 +12,7 @@ from tests.zarrlift.storage.conftest import files
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote import adaptive_concurrency, obstore_s3
+from zarrlift.storage.remote import adaptive_concurrency, buckets
 from zarrstack.core.errors import StorageError
 
 RECIPES = {"copy": Recipe(), "shards": Recipe(base=ArrayRecipe(shards="2x"))}
@@ -20,7 +20,7 @@ RECIPES = {"copy": Recipe(), "shards": Recipe(base=ArrayRecipe(shards="2x"))}
 
 @pytest.fixture(autouse=True)
 def _no_time_to_lose(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(obstore_s3, "_RETRIES", 0)
+    monkeypatch.setattr(buckets, "_RETRIES", 0)
     monkeypatch.setattr(adaptive_concurrency, "_DELAYS", (0.0,) * len(adaptive_concurrency._DELAYS))
 
 

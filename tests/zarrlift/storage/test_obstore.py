@@ -17,24 +17,28 @@ from zarr.storage import ObjectStore
 import zarrlift
 from zarrlift.storage.base import CLAIM
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote import backend_obstore, obstore_s3
+from zarrlift.storage.remote import backend_obstore, buckets
 from zarrlift.storage.remote.adaptive_concurrency import is_throttled
 from zarrlift.storage.remote.backend_obstore import ObstoreBackend
-from zarrlift.storage.remote.obstore_s3 import LeftToFsspec, s3_store
-from zarrlift.storage.remote.store_at import _AZURE_VARIABLES, obstore_store
+from zarrlift.storage.remote.buckets import bucket_store
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrlift.transfer.relink_server_side import IN_ONE_READ
-from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.system.transient_errors import is_not_found, may_pass
 
-NAMES = ["AWS_PROFILE", *obstore_s3._ELSEWHERE]
-NAMES += [name for names in (obstore_s3._PLACE | obstore_s3._WHO).values() for name in names]
+VARIABLES = [
+    *("AWS_PROFILE", "AZURE_STORAGE_CONNECTION_STRING", *buckets.UNSUPPORTED_VARIABLES),
+]
+for _cloud in buckets.CLOUDS.values():
+    VARIABLES += [name for names in (*_cloud.place.values(), *_cloud.who.values()) for name in names]
 
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in NAMES:
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(buckets, "_has_identity", lambda: False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-such-file"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-such-file"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -141,7 +145,7 @@ HERE = {"endpoint_url": "http://127.0.0.1:9"}
     ],
 )
 def test_options_of_s3fs_are_understood(options, settings) -> None:
-    store, path = s3_store("s3://bucket/a/b", options, read_only=True)
+    store, path = bucket_store("s3://bucket/a/b", options, read_only=True)
     assert path == "a/b"
     assert isinstance(store, ObjectStore)
     assert store.read_only
@@ -149,28 +153,34 @@ def test_options_of_s3fs_are_understood(options, settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "options"),
+    ("url", "options", "message"),
     [
-        ("s3://bucket/a", KEYS | HERE | {"config_kwargs": {"read_timeout": 9}}),
-        ("s3://bucket/a", KEYS | HERE | {"version_aware": True}),
-        ("s3://bucket/a", KEYS | HERE | {"client_kwargs": {"verify": False}}),
-        ("s3://bucket/a", HERE | {"secret": "s"}),
-        ("s3://key:pass@bucket/a", KEYS | HERE),
-        ("s3://bucket/a?versionId=3", KEYS | HERE),
-        ("s3://bucket/a#b", KEYS | HERE),
+        ("s3://bucket/a", {"config_kwargs": {"read_timeout": 9}}, "unknown storage option 'config_kwargs'"),
+        ("s3://bucket/a", {"version_aware": True}, "unknown storage option 'version_aware'"),
+        ("s3://bucket/a", {"client_kwargs": {"verify": False}}, "unknown storage option 'verify'"),
+        ("s3://bucket/a", {"key": None}, "an access key needs its secret key"),
+        ("s3://key:hidden-word@bucket/a", {}, "does not name a bucket and a path in it; found s3://.*bucket/a"),
+        ("s3://bucket/a?versionId=3", {}, "does not name a bucket and a path in it"),
     ],
 )
-def test_what_obstore_cannot_be_told_is_left_to_s3fs(url, options) -> None:
-    with pytest.raises(LeftToFsspec):
-        s3_store(url, options, read_only=True)
+def test_what_obstore_cannot_be_told_is_refused(url: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        bucket_store(url, KEYS | HERE | options, read_only=True)
+    assert "hidden-word" not in str(caught.value)
 
 
-def test_variables_that_only_botocore_reads_are_left_to_it(monkeypatch) -> None:
+def test_a_key_may_contain_a_number_sign() -> None:
+    made = bucket_store("s3://bucket/a#b", KEYS | HERE, read_only=True)
+    assert made is not None
+    assert made[1] == "a#b"
+
+
+def test_variables_that_only_botocore_knows_are_refused(monkeypatch) -> None:
     given = KEYS | HERE
-    assert s3_store("s3://bucket/a", given, read_only=True)
+    assert bucket_store("s3://bucket/a", given, read_only=True)
     monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", "true")
-    with pytest.raises(LeftToFsspec, match="AWS_USE_FIPS_ENDPOINT"):
-        s3_store("s3://bucket/a", given, read_only=True)
+    with pytest.raises(UsageError, match="obstore does not support the variable AWS_USE_FIPS_ENDPOINT"):
+        bucket_store("s3://bucket/a", given, read_only=True)
 
 
 def test_the_environment_says_who_asks_where_nothing_else_does(our_bucket, archive, monkeypatch) -> None:
@@ -181,7 +191,7 @@ def test_the_environment_says_who_asks_where_nothing_else_does(our_bucket, archi
     assert isinstance(storage, StoreStorage)
     assert isinstance(storage.native, ObstoreBackend)
     assert paths(zarrlift.inspect(storage)) == paths(zarrlift.inspect(archive))
-    store, _ = s3_store("s3://bucket/a", {"anon": True}, read_only=True)
+    store, _ = bucket_store("s3://bucket/a", {"anon": True}, read_only=True)
     assert "access_key_id" not in store.store.config  # type: ignore[attr-defined]
 
 
@@ -271,16 +281,7 @@ def test_a_store_that_does_not_copy_what_it_says_is_not_trusted(
     assert our_bucket.stored("out") == files(tmp_path / "local")
 
 
-# Azure's and Google's stores by URL: what their options mean to obstore, and what is left to fsspec.
-
-VARIABLES = ["AZURE_STORAGE_CONNECTION_STRING", "GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST"]
-
-
-@pytest.fixture(autouse=True)
-def _no_other_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [*VARIABLES, *_AZURE_VARIABLES.values()]:
-        monkeypatch.delenv(name, raising=False)
-
+# Azure's and Google's stores by URL: what their options mean to obstore.
 
 NAMED = {"account_name": "acct", "account_key": "QUFBQQ=="}
 TEXT = "DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=QUFBQQ==;EndpointSuffix=core.windows.net"
@@ -312,7 +313,7 @@ TEXT = "DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=QUFBQQ==;Endp
 def test_options_of_adlfs_and_gcsfs_are_understood(
     url: str, options: dict[str, Any], settings: dict[str, str]
 ) -> None:
-    made = obstore_store(url, options, read_only=True)
+    made = bucket_store(url, options, read_only=True)
     assert made is not None
     store: Any = made[0]
     assert made[1] == "p"
@@ -321,14 +322,14 @@ def test_options_of_adlfs_and_gcsfs_are_understood(
 
 def test_the_variables_of_adlfs_and_gcsfs_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", TEXT)
-    made: Any = obstore_store("az://c/p", {}, read_only=True)
+    made: Any = bucket_store("az://c/p", {}, read_only=True)
     assert made[0].store.config["account_key"] == NAMED["account_key"]
     key = tmp_path / "key.json"
     key.write_text(
         json.dumps({"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"})
     )
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
-    made = obstore_store("gs://b/p", {}, read_only=True)
+    made = bucket_store("gs://b/p", {}, read_only=True)
     assert made[0].store.config["application_credentials"] == str(key)
 
 
@@ -336,35 +337,49 @@ NO_KEY = "no credentials found for {}: looked at"
 
 
 @pytest.mark.parametrize(
-    ("url", "options", "said"),
+    ("url", "options", "message"),
     [
         ("az://c/p", {}, NO_KEY.format("az://c")),
-        ("az://c/p", {"account_name": "acct"}, "Give account_name with account_key or sas_token.*adlfs"),
-        (
-            "az://c/p",
-            NAMED | {"assume_container_exists": True},
-            "option assume_container_exists; expected adlfs",
-        ),
-        ("abfs://c@other.example.org/p", NAMED, None),
-        ("https://acct.blob.core.windows.net/c/p", {}, None),
-        ("https://acct.blob.core.windows.net/c/p?sv=1&sig=x", {}, None),
+        ("az://c/p", {"account_name": "acct"}, "Give account_name with account_key or sas_token"),
+        ("az://c/p", NAMED | {"assume_container_exists": True}, "option 'assume_container_exists' for az://"),
+        ("az://c/p", {"connection_string": f"{TEXT};Extra=1"}, "the part Extra of a connection string"),
+        ("abfs://c@other.example.org/p", NAMED, "does not name a container of Azure"),
         ("gs://b/p", {}, NO_KEY.format("gs://b")),
-        ("gs://b/p", {"token": "cloud"}, "option token; expected gcsfs"),
-        ("gs://b/p", {"token": "anon", "requester_pays": True}, "option requester_pays; expected gcsfs"),
-        ("https://example.org/c/p", {}, None),
+        ("gs://b/p", {"token": "cloud"}, NO_KEY.format("gs://b")),
+        ("gs://b/p", {"token": "anon", "requester_pays": True}, "option 'requester_pays' for gs://"),
     ],
 )
-def test_what_leaves_open_who_asks_is_left_to_fsspec(
-    url: str, options: dict[str, Any], said: str | None
-) -> None:
-    """With what to do where its package is not installed."""
-    if said is None:
-        assert obstore_store(url, options, read_only=True) is None
-        return
-    with pytest.raises(LeftToFsspec) as caught:
-        obstore_store(url, options, read_only=True)
-    with pytest.raises(ZarrstackError, match=said):
-        raise caught.value.error
+def test_what_leaves_open_who_asks_is_refused(url: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        bucket_store(url, options, read_only=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("https://acct.blob.core.windows.net/c/p", {}),
+        ("https://acct.blob.core.windows.net/c/p?sv=1&sig=x", {}),
+        ("https://example.org/c/p", {}),
+    ],
+)
+def test_blobs_without_credentials_are_read_as_from_any_web_server(url: str, options: dict[str, Any]) -> None:
+    assert bucket_store(url, options, read_only=True) is None
+
+
+@pytest.mark.parametrize("url", ["gs://b/p", "az://c/p"])
+def test_a_virtual_machine_gives_its_role(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """obstore asks for it where nothing else says who asks."""
+    monkeypatch.setattr(buckets, "_has_identity", lambda: True)
+    assert bucket_store(url, {"account_name": "acct"} if url[0] == "a" else {}, read_only=False)
+
+
+def test_the_login_of_gcloud_is_found(tmp_path: Path) -> None:
+    login = tmp_path / "home/.config/gcloud/application_default_credentials.json"
+    login.parent.mkdir(parents=True)
+    login.write_text(
+        json.dumps({"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"})
+    )
+    assert bucket_store("gs://b/p", {}, read_only=False)
 
 
 @pytest.mark.parametrize(
@@ -393,5 +408,5 @@ def test_credentials_of_no_use_are_one_sentence(
 @pytest.mark.parametrize("host", ["http://localhost:4443", "localhost:4443"])
 def test_the_address_of_an_emulator_may_have_no_scheme(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", host)
-    made: Any = obstore_store("gs://b/p", {"anon": True}, read_only=False)
+    made: Any = bucket_store("gs://b/p", {"anon": True}, read_only=False)
     assert made[0].store.config["base_url"] == "http://localhost:4443"

@@ -196,10 +196,10 @@ def _leave_little_memory() -> None:
 
 def _repeat_at_once() -> None:
     """Requests that failed are repeated by us alone, and without a delay."""
-    from zarrlift.storage.remote import adaptive_concurrency, obstore_s3
+    from zarrlift.storage.remote import adaptive_concurrency, buckets
 
     adaptive_concurrency._DELAYS = (0.0,) * len(adaptive_concurrency._DELAYS)
-    obstore_s3._RETRIES = 0
+    buckets._RETRIES = 0
 
 
 if __name__ == "__main__":
