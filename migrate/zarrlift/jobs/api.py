@@ -36,9 +36,9 @@ from .archive_run import ArchiveRequest, migrate_archive
 from .ledger.find_job import job_path
 from .observed import observed
 from .outcome import Outcome
-from .places import refuse_several
 from .processes.executors import RunOptions
 from .progress import ProgressChoice
+from .refusals import refuse_several
 
 
 class _Describing(DescribingKeywords, SourceOptionsKeywords):

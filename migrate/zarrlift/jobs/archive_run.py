@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from zarrstack.core.errors import UsageError
 
@@ -30,7 +31,9 @@ from .ledger.ledger import Job
 from .ledger.rows import JobRecord
 from .outcome import Outcome
 from .overwrite import resolve_previous_tree, set_aside
-from .places import (
+from .processes.executors import RunOptions
+from .progress import Progress, listing_shown
+from .refusals import (
     refuse_claim_in_source,
     refuse_closed,
     refuse_existing,
@@ -39,8 +42,6 @@ from .places import (
     require_root,
     root_to_record,
 )
-from .processes.executors import RunOptions
-from .progress import Progress, listing_shown
 from .run_job import OpenJob, refuse_empty, refuse_unmet
 from .stored_inventories import keep_inventory, new_inventories, remove_inventory
 
@@ -73,7 +74,7 @@ class ArchiveRequest(Request, Places):
         path = job_path(ends.beside, ends.destination.url, job) if ends.named or self.in_place else None
         if path is not None and os.path.lexists(path):
             with Job.open(path, write=False) as existing:
-                path = None if _is_continued(existing, ends, self) else path
+                path = None if decide(existing, ends, self) == "resume" else path
         if path is not None:
             self.refuse_places(ends, path)
         return self.planned(ends, is_new=path is not None)
@@ -128,7 +129,16 @@ def migrate_archive(
     with claimed(ends.place, path, take_over=options.take_over) as claim:
         if not request.in_place:
             refuse_claim_in_source(without_layers(ends.source), ends.place, claim.path)
-        if os.path.lexists(path) and _continues_earlier(path, ends, request):
+        decision: Literal["new", "resume", "replace"] = "new"
+        if os.path.lexists(path):
+            with Job.open(path) as earlier:
+                decision = decide(earlier, ends, request)
+                if decision == "replace" and request.overwrite:
+                    resolve_previous_tree(earlier, ends.destination)
+        if decision == "replace":
+            path.unlink()
+            remove_inventory(path)
+        if decision == "resume":
             from .opened_job import UnclaimedJob, open_claimed
             from .resume.resume_job import resume_job
 
@@ -179,28 +189,13 @@ def new_job(
             yield job, plan, inventories
 
 
-def _continues_earlier(path: Path, ends: Endpoints, request: ArchiveRequest) -> bool:
-    """Whether the existing job file belongs to this migration; JobError if it belongs to another one.
-
-    A job file that a new job replaces is removed.
-    """
-    with Job.open(path) as job:
-        if _is_continued(job, ends, request):
-            return True
-        if request.overwrite:
-            resolve_previous_tree(job, ends.destination)
-    path.unlink()
-    remove_inventory(path)
-    return False
-
-
-def _is_continued(job: Job, ends: Endpoints, request: ArchiveRequest) -> bool:
-    """Whether a migration continues an existing job; JobError if that belongs to another one.
+def decide(job: Job, ends: Endpoints, request: ArchiveRequest) -> Literal["resume", "replace"]:
+    """Whether a migration resumes an existing job or replaces it; changes nothing.
 
     A new job replaces one that was undone, whose archive was restored, of which everything was refused, or
-    whose result is to be overwritten.
+    whose result is to be overwritten. JobError if the job belongs to another migration.
     """
-    from .ours import is_restored
+    from .ownership import is_restored
     from .resume.relocate import refuse_elsewhere  # not loaded by a first run
 
     plan, state, overwrite = job.plan(), job.state, request.overwrite
@@ -211,11 +206,11 @@ def _is_continued(job: Job, ends: Endpoints, request: ArchiveRequest) -> bool:
     if same and state != "undone" and not overwrite:
         refuse_elsewhere(job)
     if overwrite and not (same and state == "incomplete"):
-        return False
+        return "replace"
     if state == "undone" or (same and not plan.published):
-        return False
+        return "replace"
     if same and plan.in_place and state in ("done", "finished") and is_restored(job, plan, ends.source):
-        return False
+        return "replace"
     if not same:
         raise JobError(
             "this destination belongs to a different job",
@@ -223,7 +218,7 @@ def _is_continued(job: Job, ends: Endpoints, request: ArchiveRequest) -> bool:
             found=_kind_of_job(plan, same_places=same_places),
             advice=f"{'Undo it' if ends.in_place else 'Undo it, use --overwrite'}, or give another --job.",
         )
-    return True
+    return "resume"
 
 
 def _kind_of_job(plan: Plan, *, same_places: bool) -> str:

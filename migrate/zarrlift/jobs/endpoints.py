@@ -28,8 +28,8 @@ from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .ledger.ledger import Job
 from .option_words import remembered
-from .places import follow_links_in_place, refuse_nested, refuse_several
 from .processes.executors import RunOptions, out_of_reach
+from .refusals import follow_links_in_place, refuse_nested, refuse_several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,8 @@ from .disk_sync import sync
 from .ledger.find_job import refuse_undone
 from .ledger.ledger import Job
 from .opened_job import opened_result
-from .ours import documents
 from .outcome import Outcome, kept
+from .ownership import documents
 from .resume.lost_tasks import is_torn
 from .resume.published_arrays import incomplete_arrays
 from .stored_inventories import changed_objects

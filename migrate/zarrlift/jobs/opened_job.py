@@ -36,11 +36,11 @@ from .ledger.find_job import find_job, refuse_undone
 from .ledger.last_run import level_before
 from .ledger.ledger import Job
 from .observed import observed
-from .ours import require_output
 from .outcome import Outcome, OutcomeState, outcome_of_job
-from .places import follow_links_in_place, require_root
+from .ownership import require_output
 from .processes.executors import RunOptions
 from .progress import Progress, ProgressChoice
+from .refusals import follow_links_in_place, require_root
 from .resume.lost_tasks import find_torn_documents, may_be_lost
 from .resume.published_arrays import incomplete_arrays
 from .resume.relocate import ends_of, follow, settle_result

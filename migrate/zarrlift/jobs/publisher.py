@@ -28,7 +28,7 @@ from ..transfer.extra_files import copy_file
 from .ledger.last_run import last_run
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
-from .ours import OWN, note_root_document, whose
+from .ownership import OWN, note_root_document, whose
 
 
 @dataclass

@@ -29,7 +29,7 @@ from ..storage.base import Storage
 from ..storage.giving_up import Threads
 from ..storage.listed_versions import Timestamp
 from ..storage.local.storage import LocalStorage
-from .places import mounts
+from .refusals import mounts
 
 _AT_ONCE: Final = 8
 """Number of arrays of a store that are checked together."""

@@ -31,9 +31,9 @@ from .branch import undo_branch
 from .disk_sync import sync
 from .ledger.ledger import Job
 from .opened_job import OpenResult, opened_result
-from .ours import OwnObjects, PresentDocuments
 from .outcome import Outcome, kept
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
+from .ownership import OwnObjects, PresentDocuments
 from .resume.relocate import refuse_nothing_found
 from .stored_inventories import remove_inventory
 

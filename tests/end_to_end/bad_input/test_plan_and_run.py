@@ -16,9 +16,9 @@ from tests.support.fixtures_index import FORMATS, archives, bad_cases
 from tests.support.optional_archives import optional, tiff
 
 import zarrlift
+import zarrlift.jobs.refusals
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.core.problems import any_refusal
-from zarrlift.jobs import places
 from zarrlift.jobs.ledger import database
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
@@ -74,7 +74,7 @@ def source(tmp_path: Path) -> Path:
 
 def closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Feign directories that take no file, since root may write everywhere."""
-    for module in (places, database):
+    for module in (zarrlift.jobs.refusals, database):
         monkeypatch.setattr(module, "may_create_in", lambda path: "closed" not in Path(path).name)
 
 

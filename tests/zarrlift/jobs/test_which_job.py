@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.zarrlift.jobs.test_job_report import alike
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.errors import JobError, UsageError
+from zarrlift.jobs.archive_run import ArchiveRequest, decide
 from zarrlift.jobs.ledger import database
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
@@ -36,6 +38,16 @@ def test_a_job_with_other_options_is_called_that(source: Path, destination: Path
         zarrlift.migrate(source, destination, recipe=OTHER)
     assert told.value.problem.found == "a job of the same source and destination with other options"
     assert told.value.problem.advice == "Undo it, use --overwrite, or give another --job."
+
+
+def test_the_decision_to_replace_a_job_changes_nothing(source: Path, destination: Path) -> None:
+    zarrlift.migrate(source, destination)
+    before = tree(destination.parent)
+    request = ArchiveRequest(source=source, destination=destination, overwrite=True)
+    with Job.open(Path(f"{destination}.zarrlift.db"), write=False) as job:
+        assert decide(job, request.open(), request) == "replace"
+        assert decide(job, request.open(), replace(request, overwrite=False)) == "resume"
+    assert tree(destination.parent) == before
 
 
 def test_a_job_of_another_source_is_named_with_it(source: Path, destination: Path) -> None:

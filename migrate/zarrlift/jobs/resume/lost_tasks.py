@@ -35,7 +35,7 @@ from ...transfer.tasks import changed_units, inner_chunks_reached
 from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
 from ..ledger.rows import RecordedTask
-from ..ours import whose
+from ..ownership import whose
 
 NAMED: Final = 3
 """Keys named for each array."""

@@ -35,9 +35,9 @@ from ...storage.transformer_stack import with_layers
 from .. import log_messages
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow, RecordedTask
-from ..ours import documents, missing_documents, whose
 from ..outcome import Outcome
-from ..places import follow_links_in_place, require_root
+from ..ownership import documents, missing_documents, whose
+from ..refusals import follow_links_in_place, require_root
 from ..stored_inventories import last_inventories
 from .lost_tasks import NAMED, MissingObjects, first_keys, missing_objects, others_root, take_down
 

@@ -31,9 +31,9 @@ from ..endpoints import Endpoints
 from ..ledger.find_job import names_of
 from ..ledger.ledger import Job
 from ..ledger.recorded_places import SUFFIX, Source, existing, is_same_path, local_path
-from ..ours import OWN, Whose, documents, done_paths, has_written, is_lost, whose
 from ..overwrite import not_yet_aside
-from ..places import is_same_root, root_to_record
+from ..ownership import OWN, Whose, documents, done_paths, has_written, is_lost, whose
+from ..refusals import is_same_root, root_to_record
 from .lost_tasks import lost_tasks
 
 _LEGACY: Final = (".zarray", ".zgroup", ".zmetadata", "attributes.json")

@@ -24,9 +24,9 @@ from ...transfer.tasks import sweep
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
-from ..ours import OWN, keep_document, missing_documents, whose
 from ..outcome import Outcome, nothing_to_do
 from ..overwrite import remove_previous_tree, set_aside
+from ..ownership import OWN, keep_document, missing_documents, whose
 from ..progress import listing_shown
 from ..reconcile import Policy, begun, reconcile, same_plan
 from ..run_job import OpenJob, refuse_unmet

@@ -20,7 +20,7 @@ from ...recipe.options import Updating
 from ...storage.base import Storage
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
-from ..ours import Conflicts
+from ..ownership import Conflicts
 from ..reconcile import Policy, same_plan
 from .differences import inside, interrupted, moved_again, outside, same_form, updating, with_earlier_shape
 

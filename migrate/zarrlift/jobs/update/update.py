@@ -42,9 +42,9 @@ from ..endpoints import Endpoints
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..opened_job import opened, refuse_update, unclaimed_job
-from ..ours import OwnObjects, documents, keep_document, note_root_document
 from ..outcome import Outcome, nothing_to_do
 from ..overwrite import set_aside
+from ..ownership import OwnObjects, documents, keep_document, note_root_document
 from ..processes.executors import RunOptions
 from ..progress import Progress, ProgressChoice, listing_shown
 from ..reconcile import reconcile
