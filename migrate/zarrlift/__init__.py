@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
     from .recipe.toml_file import load_recipe
-    from .verification.report import VerificationReport
+    from .verification.archives import VerificationReport
     from .views.legacy import LegacyView, open, open_array, open_group  # noqa: A004 - a name like zarr's own
 
 _HOMES = {
@@ -54,7 +54,7 @@ _HOMES = {
     "Recipe": "recipe.recipe",
     "Status": "jobs.status",
     "UpdatePlan": "jobs.update.steps",
-    "VerificationReport": "verification.report",
+    "VerificationReport": "verification.archives",
     "batch": "jobs.batch.start",
     "finish": "jobs.finish",
     "inspect": "jobs.api",

@@ -20,7 +20,7 @@ from zarrlift.jobs.status import NodeStatus, Status
 from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from zarrlift.planning.routes import Move, route_between
 from zarrlift.recipe.recipe import Recipe
-from zarrlift.verification.report import VerificationReport
+from zarrlift.verification.archives import VerificationReport
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem
 from zarrstack.core.shard_index import IndexFormat

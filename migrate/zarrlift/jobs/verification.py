@@ -24,9 +24,8 @@ from ..storage.local.files import WRITTEN
 from ..storage.open_storage import Place, open_storage
 from ..storage.transformer_stack import with_layers
 from ..transfer.worker import WorkerSpec, give_up, sent
-from ..verification.archives import verify_archives
+from ..verification.archives import VerificationReport, verify_archives
 from ..verification.listed_objects import Listings
-from ..verification.report import VerificationReport
 from .endpoints import access_of
 from .ledger.find_job import find_job
 from .ledger.ledger import Job

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zarrstack.core.json_text import JSONObject
 
     from ..jobs.outcome import Outcome
-    from ..verification.report import VerificationReport
+    from ..verification.archives import VerificationReport
 
 
 _NODES: Final = (b.Column(title="node"), b.Column(title="differences", right=True))

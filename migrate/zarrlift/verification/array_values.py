@@ -1,36 +1,40 @@
 """Compares the values of one array on both sides, region by region.
 
-The source is decoded by zarrlift, the result by what `results` has for it. If the chunk grids differ, regions
+The source is decoded by zarrlift, the result by zarr-python (`sides`). If the chunk grids differ, regions
 consist of whole chunks of both sides, as far as memory allows, to avoid decoding chunks repeatedly.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
 from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.json_text import JSONObject
 
 from ..archive.nodes import Layout
-from ..core.data_types.compare import Values, part_of
+from ..core.data_types.compare import Values, kind, matches_json_text, mismatch, part_of, region_text, shown
+from ..core.data_types.object_values import may_be_anything
 from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
 from ..core.grid.overlap import touched
+from ..core.problems import refusal
 from ..storage.base import Storage
 from ..transfer.stored_chunks import MissingObject
 from .documents import VARIABLE
-from .expectation import Expectation, value_problem
-from .regions import (
+from .sides import (
     Compared,
     Division,
     Region,
+    Result,
+    SourceObjects,
     first_coordinates,
     intersection,
     list_chunks,
@@ -38,15 +42,15 @@ from .regions import (
     parts,
     within,
 )
-from .results import Result
-from .source_objects import SourceObjects
+from .zarr_python_reader import words
 
 if TYPE_CHECKING:
+    from zarr.core.metadata.v3 import ArrayV3Metadata
+
     from ..archive.chunk_inventory import Indexes
     from ..core.data_types.cast import Casting
     from ..planning.regrid.boxes import Box
 
-T = TypeVar("T")
 _BATCH_BYTES: Final = 16 << 20
 _MIN_BYTES: Final = 1 << 20
 """Minimum of decoded bytes of one side that a thread holds at a time, unless a single region is larger."""
@@ -69,14 +73,6 @@ class Stored(NamedTuple):
     """Objects that contain data of some stored object of the source."""
 
 
-class _Work(NamedTuple):
-    """The regions to compare, and how."""
-
-    regions: Iterator[Region]
-    threads: int
-    most: int = _BATCH_BYTES
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
     """The part of a region that comes from one chunk of the source, or one inner chunk of a shard."""
@@ -86,45 +82,138 @@ class _Piece:
     """None if it is missing."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedArray:
+    """An array whose values are compared: what another process needs to know of it."""
+
+    path: str
+    layout: Layout
+    """In the source."""
+    document: JSONObject
+    """The `zarr.json` of the result."""
+    casting: Casting
+    objects: Literal["refuse", "json"]
+    allow_pickle: bool
+    fill_is_null: bool
+    stays_missing: bool = False
+    """Whether an object that is missing in the source must be missing in the result, whatever it reads as."""
+
+
+class Expectation:
+    """The values to be found for given source values, after the changes of the recipe."""
+
+    def __init__(self, array: ComparedArray, result: Result) -> None:
+        layout = array.layout
+        source, target = layout.data_type, result.dtype
+        self._path, self._key = array.path, result.key
+        self._tagged = may_be_anything(layout.chain.codecs[layout.chain.middle].name)
+        mine, theirs = VARIABLE.get(source.name), VARIABLE.get(result.type_name)
+        to_text = theirs == "string" and mine != "string"
+        self._texts = to_text and array.objects == "json"
+        self._blank = to_text and array.objects != "json"
+        self._casting: Casting | None = array.casting
+        if to_text or (mine is not None and mine == theirs) or kind(source.numpy) == kind(target):
+            self._casting = None
+        self._target = target
+
+    def missing(self, fill: Values) -> Values:
+        """The expected values of a missing chunk with this fill value.
+
+        Object arrays without a fill value have 0, which is not text and becomes the empty string.
+        """
+        if self._blank and fill.size and not isinstance(fill.flat[0], str):
+            return np.broadcast_to(np.array("", dtype=object), fill.shape)
+        return fill
+
+    def compare(self, found: Values, values: Values, region: Region) -> Problem | None:
+        """The problem if found values are not those expected for the source's."""
+        if self._texts:
+            return self._compare_texts(found, values, region)
+        if self._casting is not None:
+            from ..core.data_types.cast import cast
+
+            try:
+                values = cast(values, self._target, self._casting)
+            except ZarrstackError as error:
+                return error.at(node=self._path, key=self._key(first_coordinates(region))).problem
+        differs = mismatch(found, values)
+        if differs is None:
+            return None
+        if len(differs.index) != len(region):  # shapes or types differ
+            return self.problem(region, differs.found, differs.expected)
+        place = tuple(axis.start + offset for axis, offset in zip(region, differs.index, strict=True))
+        where = f"at {list(place)}"
+        if differs.count > 1:
+            where = f"{differs.count} of them, first {where}"
+        return self.problem(region, differs.found, differs.expected, where, place=place)
+
+    def _compare_texts(self, found: Values, values: Values, region: Region) -> Problem | None:
+        """Compare for `--set objects=json`, which stores every value as its JSON text."""
+        texts = found.astype(object).reshape(-1)
+        wrong = [
+            (text, value)
+            for text, value in zip(texts, values.reshape(-1), strict=True)
+            if not matches_json_text(text, value, tagged=self._tagged)
+        ]
+        if not wrong:
+            return None
+        text, value = wrong[0]
+        return self.problem(region, shown(text), f"JSON text of {shown(value)}", f"in {len(wrong)} places")
+
+    def unreadable(self, error: Exception, region: Region) -> Problem:
+        """The problem for a region that zarr-python cannot read."""
+        return refusal(
+            "verify-unreadable",
+            f"zarr-python cannot read {region_text(region)}",
+            node=self._path,
+            key=self._key(first_coordinates(region)),
+            found=words(error),
+        )
+
+    def problem(
+        self,
+        region: Region,
+        found: str,
+        expected: str,
+        where: str = "",
+        *,
+        place: tuple[int, ...] | None = None,
+    ) -> Problem:
+        """The problem for a region whose values differ, first in the object that contains `place`."""
+        message = f"values differ in {region_text(region)}{f' ({where})' if where else ''}"
+        key = self._key(first_coordinates(region) if place is None else place)
+        return refusal("verify-values", message, node=self._path, key=key, found=found, expected=expected)
+
+
 class ArrayValues:
     """Both sides of one array; ZarrstackError if one of them cannot be decoded at all.
 
-    With `stays_missing`, equal values are not sufficient: an object that is missing in the source must be
-    missing in the result; each is asked for if both sides have the same objects and either cannot list, or if
-    only some are compared (`sampled`).
+    Objects that have to stay missing are each asked for if both sides have the same objects and either cannot
+    list, or if only some are compared (`sampled`).
     """
 
     def __init__(
         self,
+        array: ComparedArray,
         source: Storage,
-        layout: Layout,
-        result: Result,
+        destination: Storage,
         *,
-        casting: Casting = "exact",
-        objects: Literal["refuse", "json"] = "refuse",
-        allow_pickle: bool,
-        fill_is_null: bool,
-        stays_missing: bool = False,
+        metadata: ArrayV3Metadata | None = None,
         sampled: bool = False,
     ) -> None:
-        self.described = {
-            "layout": layout, "document": result.document, "path": result.path, "casting": casting,
-            "objects": objects, "allow_pickle": allow_pickle, "fill_is_null": fill_is_null,
-            "stays_missing": stays_missing,
-        }  # fmt: skip
-        """What another process needs to compare the same array."""
-        self.path = path = result.path
-        self.layout = layout
-        self.result = result
+        """`metadata` is that of the array's document, if it is parsed."""
+        self.array = array
+        self.path = array.path
+        self.layout = layout = array.layout
+        self.result = result = Result(destination, array.path, array.document, metadata)
         self.grid = result.grid
         self._source = source
-        self._destination = result.storage
+        self._destination = destination
         self._inner_chunk = result.inner_chunk
         self._item = 16 if result.type_name in VARIABLE else max(result.dtype.itemsize, 1)
-        self._fill_is_null = fill_is_null
-        self._asks_for_missing = stays_missing and self.aligned and (sampled or not self.listed)
-        self._inner_chunks = SourceObjects(source, path, layout, allow_pickle=allow_pickle)
-        self._expect = Expectation(layout, result, casting=casting, objects=objects)
+        self._asks_for_missing = array.stays_missing and self.aligned and (sampled or not self.listed)
+        self._inner_chunks = SourceObjects(source, array.path, layout, allow_pickle=array.allow_pickle)
+        self._expect = Expectation(array, result)
 
     @property
     def listed(self) -> bool:
@@ -157,16 +246,12 @@ class ArrayValues:
         regions: Iterator[Region] = (grid.region(grid.coordinates(int(index))) for index in division.indexes)
         if division.cut:
             regions = self._parts(regions, division.most)
-        return self._compare(_Work(regions, division.threads, division.most), pool)
+        return self._compare(regions, pool, division.threads, division.most)
 
     def objects(self, wanted: Iterable[int], pool: ThreadPoolExecutor) -> Iterator[Compared]:
         """Compare the objects of the result with these linear indexes, one by one."""
         whole = (self.grid.region(self.grid.coordinates(index)) for index in wanted)
-        return self._compare(_Work(self._parts(whole, _BATCH_BYTES), _size(pool)), pool)
-
-    def key(self, place: tuple[int, ...]) -> str:
-        """The key of the result's object that contains the element at `place`."""
-        return self.result.key(place)
+        return self._compare(self._parts(whole, _BATCH_BYTES), pool, _size(pool), _BATCH_BYTES)
 
     # Division of the work
 
@@ -222,20 +307,29 @@ class ArrayValues:
                 best = candidates.cost(box, number), number, room, box
         return None if best is None else (Grid(self.layout.shape, best[3].shape), best[1], best[2])
 
-    def _batches(self, work: _Work) -> Iterator[list[Region]]:
-        first = next(work.regions, None)
+    def _batches(self, regions: Iterator[Region], most: int) -> Iterator[list[Region]]:
+        first = next(regions, None)
         if first is None:
             return
         size = prod(axis.stop - axis.start for axis in first) * self._item
-        step = min(max(work.most // max(size, 1), 1), _BATCH_BLOCKS)
-        regions = chain((first,), work.regions)
+        step = min(max(most // max(size, 1), 1), _BATCH_BLOCKS)
+        regions = chain((first,), regions)
         while batch := list(islice(regions, step)):
             yield batch
 
     # Comparison
 
-    def _compare(self, work: _Work, pool: ThreadPoolExecutor) -> Iterator[Compared]:
-        return in_order(pool, self.compare, self._batches(work), work.threads)
+    def _compare(
+        self, regions: Iterator[Region], pool: ThreadPoolExecutor, threads: int, most: int
+    ) -> Iterator[Compared]:
+        """Compare batches of regions, up to `threads` at a time; yields the results in order."""
+        waiting: deque[Future[Compared]] = deque()
+        for batch in self._batches(regions, most):
+            waiting.append(pool.submit(self.compare, batch))
+            if len(waiting) >= threads + (threads == _size(pool)):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
     def compare(self, batch: Sequence[Region]) -> Compared:
         """Compare a batch; our decoder comes first, because it is bounded and may refuse a payload."""
@@ -250,11 +344,11 @@ class ArrayValues:
             wanted, self.result.read([region for region, _ in wanted]), strict=True
         ):
             if isinstance(values, Exception):
-                problems += self._expect.compare(values, np.empty(0), self.path, self.key, region)
+                problems.append(self._expect.unreadable(values, region))
                 continue
             read += values.nbytes
-            for piece in pieces:
-                problems += self._judge(piece, part_of(values, within(piece.part, region)))
+            compared = (self._judge(piece, part_of(values, within(piece.part, region))) for piece in pieces)
+            problems += filter(None, compared)
         return Compared(problems, len(batch), read)
 
     def _pieces(self, region: Region) -> tuple[list[_Piece], list[Problem]]:
@@ -267,33 +361,32 @@ class ArrayValues:
                     part = intersection(whole, region)
                     if values is not None:
                         pieces.append(_Piece(part=part, values=_cut(values, within(part, whole))))
-                    elif not self._fill_is_null:  # otherwise its value is undefined
+                    elif not self.array.fill_is_null:  # otherwise its value is undefined
                         pieces.append(_Piece(part=part, values=None))
             except MissingObject:
                 part = intersection(self.layout.objects.region(place), region)
                 if (
                     self._asks_for_missing
-                    and self._destination.size(self.key(first_coordinates(part))) is not None
+                    and self._destination.size(self.result.key(first_coordinates(part))) is not None
                 ):
                     problems.append(self.surplus(part))
-                elif not self._fill_is_null:
+                elif not self.array.fill_is_null:
                     pieces.append(_Piece(part=part, values=None))
             except ZarrstackError as error:
                 error = error.at(node=self.path, key=self._inner_chunks.key(place))
                 problems.append(error.problem)
         return pieces, problems
 
-    def _judge(self, piece: _Piece, values: Values) -> list[Problem]:
+    def _judge(self, piece: _Piece, values: Values) -> Problem | None:
         expected = piece.values
         if expected is None:
             shape = tuple(axis.stop - axis.start for axis in piece.part)
             expected = self._expect.missing(self._inner_chunks.fill(shape))
-        return self._expect.compare(values, expected, self.path, self.key, piece.part)
+        return self._expect.compare(values, expected, piece.part)
 
     def surplus(self, region: Region) -> Problem:
         """The problem for an object of the result that the source does not have."""
-        key = self.key(first_coordinates(region))
-        return value_problem(self.path, key, region, "a stored chunk", "none, as in the source")
+        return self._expect.problem(region, "a stored chunk", "none, as in the source")
 
 
 def _cut(values: Values, region: Region) -> Values:
@@ -305,16 +398,3 @@ def _cut(values: Values, region: Region) -> Values:
 def _size(pool: ThreadPoolExecutor) -> int:
     size: int = pool._max_workers  # noqa: SLF001 - it has no public name for its size
     return size
-
-
-def in_order(
-    pool: ThreadPoolExecutor, work: Callable[[Any], T], batches: Iterable[Any], at_once: int
-) -> Iterator[T]:
-    """Yield the results for batches in order, with up to `at_once` batches in progress."""
-    waiting: deque[Future[T]] = deque()
-    for batch in batches:
-        waiting.append(pool.submit(work, batch))
-        if len(waiting) >= at_once + (at_once == _size(pool)):
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

@@ -13,10 +13,9 @@ from zarrstack.core.errors import Problem, ZarrstackError
 from ..core.problems import refusal
 from ..errors import WorkerError
 from ..storage.giving_up import Threads
-from .array_values import ArrayValues
-from .regions import Compared
-from .results import Result
+from .array_values import ArrayValues, ComparedArray
 from .sampling import read_bytes, regions_of
+from .sides import Compared
 
 if TYPE_CHECKING:
     from ..planning.plans import ArrayPlan
@@ -87,17 +86,17 @@ def both_sides(
     plan: ArrayPlan, source: Storage, destination: Storage, *, sampled: bool = False
 ) -> ArrayValues:
     """An array's source and its written result, ready for comparison; ZarrstackError."""
-    return ArrayValues(
-        source,
-        plan.source,
-        Result(destination, plan.path, plan.document),
+    array = ComparedArray(
+        path=plan.path,
+        layout=plan.source,
+        document=plan.document,
         casting=plan.move.casting,
         objects=plan.move.objects,
         allow_pickle=plan.move.allow_pickle,
         fill_is_null=plan.fill_is_null,
         stays_missing=True,
-        sampled=sampled,
     )
+    return ArrayValues(array, source, destination, sampled=sampled)
 
 
 def _compared(values: ArrayValues, budget: int, elsewhere: Elsewhere | None) -> Iterator[Compared]:

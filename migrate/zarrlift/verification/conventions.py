@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -20,13 +21,10 @@ from ..archive.nodes import ArrayNode, Node
 from ..core.data_types.compare import same
 from ..recipe.convention_names import AUTO
 from ..recipe.recipe import ArrayRecipe
-from .attributes import lost_values
-from .conventions_hdmf import hdmf
 from .v3_tree import ResultNode
-from .zarr_python_reader import native
+from .zarr_python_reader import chunk_shape, native
 
 Finding: TypeAlias = tuple[str, str, str]
-Witness: TypeAlias = Callable[[Node, ResultNode], Iterator[Finding]]
 
 
 def findings(node: Node, result: ResultNode, recipe: ArrayRecipe) -> Iterator[Finding]:
@@ -53,9 +51,7 @@ def netcdf(node: Node, result: ResultNode) -> Iterator[Finding]:
         for attribute in {"_nczarr_superblock", "_nczarr_group", "_nczarr_array"} - stated.keys():
             member = attribute if attribute in held else attribute.upper()
             moved = {member: result.attributes.get(attribute)}
-            for place, text in lost_values(
-                {member: held[member]} if member in held else {}, moved, None, None, ()
-            ):
+            for place, text in lost_values({member: held[member]} if member in held else {}, moved, None, ()):
                 yield f"attribute at {place}", "nothing that holds its value", text
 
 
@@ -91,16 +87,11 @@ def xarray(node: Node, result: ResultNode) -> Iterator[Finding]:
         wanted = _number(node.attributes["_FillValue"], dtype)
         if stated is None and wanted is None:
             return  # it masked nothing, or what `missing_value` masks in the result
-    if masks is None or wanted is None or not _alike(masks, dtype.type(wanted)):
+    number = None if wanted is None else dtype.type(wanted)
+    # A conversion to double turns a signalling NaN into a quiet one.
+    both_nan = masks is not None and number is not None and np.isnan(masks) and np.isnan(number)
+    if masks is None or number is None or not (both_nan or same(masks, number)):
         yield "mask", canonical(stated), repr(wanted)
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether bits are equal, or both are NaN.
-
-    A conversion to double turns a signalling NaN into a quiet one.
-    """
-    return same(one, other) or bool(np.isnan(one) and np.isnan(other))
 
 
 def _decoded(stated: JSON, dtype: np.dtype[Any]) -> Any:
@@ -309,5 +300,101 @@ def _only(value: JSON, source: JSONObject | None) -> JSON:
     return {name: item for name, item in value.items() if name not in new}
 
 
-WITNESSES: Final[Mapping[str, Witness]] = {"hdmf": hdmf, "xarray": xarray, "ome": ome}
+def hdmf(node: Node, result: ResultNode) -> Iterator[Finding]:
+    """Check links, references and kinds of datasets.
+
+    Source: hdmf-zarr 0.14.0 (`ZarrIO.__read_links`, `__read_dataset`, `__read_attrs`).
+    """
+    yield from _links(node.attributes.get("zarr_link"), result.attributes)
+    for name, value in node.attributes.items():
+        refers = isinstance(value, dict) and "zarr_dtype" in value and isinstance(value.get("value"), dict)
+        if refers and value != result.attributes.get(name):
+            yield from _reference(name, value, result.attributes.get(name))
+    dtype = node.attributes.get("zarr_dtype")
+    if isinstance(node, ArrayNode) and dtype is not None and "zarr_dtype" not in result.attributes:
+        yield from _dataset(dtype, result)
+
+
+def _links(links: JSON, attributes: dict[str, Any]) -> Iterator[Finding]:
+    if not isinstance(links, list) or "zarr_link" in attributes:
+        return  # migrated as plain data, which the attributes show
+    if not all(isinstance(link, dict) and {"name", "path"} <= link.keys() for link in links):
+        return
+    wanted = sorted((link["name"], _path(link["path"])) for link in links)
+    mine = sorted((link["name"], _path(link["path"])) for link in attributes.get("_LINKS", ()))
+    if mine != wanted:
+        yield "list of links", canonical(mine), canonical(wanted)
+
+
+def _reference(name: str, value: dict[str, Any], mine: JSON) -> Iterator[Finding]:
+    target = mine.get("_REFERENCE") if isinstance(mine, dict) else None
+    path = target.get("path") if isinstance(target, dict) else None
+    wanted = _path(value["value"].get("path"))
+    if path is None or _path(path) != wanted:
+        yield f"reference {name!r}", canonical(mine), wanted
+
+
+def _dataset(dtype: JSON, result: ResultNode) -> Iterator[Finding]:
+    assert result.metadata is not None
+    values = native(result.metadata)
+    stated = result.attributes.get("_DTYPE")
+    if dtype == "scalar" and tuple(result.metadata.shape) == (1,) and chunk_shape(result.metadata) == (1,):
+        yield "shape of a scalar", "(1,)", "()"
+    if dtype == "object" and (stated != "object_reference" or values.kind not in "TO"):
+        yield "kind of a dataset of references", f"{stated}, {values}", "object_reference, string"
+    if isinstance(dtype, list):
+        names = tuple(field["name"] for field in dtype)
+        wanted = [field["name"] for field in dtype if field["dtype"] == "object"]
+        if values.names != names:
+            yield "list of fields", str(values.names), str(names)
+        if list(result.attributes.get("_REFERENCE_FIELDS", ())) != wanted:
+            yield "list of fields that are references", canonical(result.attributes), canonical(wanted)
+
+
+def _path(path: Any) -> str:
+    return "/" + "/".join(name for name in str(path or "").split("/") if name)
+
+
+def lost_values(
+    source: Mapping[str, JSON],
+    result: JSONObject,
+    labels: list[str | None] | None,
+    replaced: Sequence[str],
+) -> list[tuple[str, str]]:
+    """(JSON pointer, value) of each value in the source's attributes that the result does not contain.
+
+    Values are counted without their places. `labels` are the result's dimension names, which attributes may
+    have become; None for a group. `replaced` are the places whose values a convention has replaced.
+    """
+    here = Counter(text for _, text in _leaves(result, ""))
+    if labels is not None:
+        here.update(text for _, text in _leaves(labels, ""))
+    lost = []
+    for place, text in _leaves(dict(source), "") if source else ():
+        if any(place == other or place.startswith(f"{other}/") for other in replaced):
+            continue
+        if here[text]:
+            here[text] -= 1
+        else:
+            lost.append((place, text))
+    return lost
+
+
+def _leaves(value: JSON, place: str) -> Iterator[tuple[str, str]]:
+    """JSON pointer and text of every leaf value; empty lists and objects count as leaves."""
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _leaves(item, f"{place}/{name.replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(value, list | tuple) and value:
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{place}/{index}")
+    else:
+        yield place, canonical(value)
+
+
+WITNESSES: Final[Mapping[str, Callable[[Node, ResultNode], Iterator[Finding]]]] = {
+    "hdmf": hdmf,
+    "xarray": xarray,
+    "ome": ome,
+}
 """Witnesses by name of the convention."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zarrstack.core.errors import ZarrstackError
 
@@ -13,9 +13,8 @@ from ..storage.giving_up import Stop, Threads
 from ..transfer.executors.dispatcher import Dispatcher, Ended, LostTaskError
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import WorkerSpec, both_ends, received, sent, stop_of
-from .array_values import ArrayValues
-from .regions import Compared, Division
-from .results import Result
+from .array_values import ArrayValues, ComparedArray
+from .sides import Compared, Division
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -50,7 +49,7 @@ class Elsewhere(NamedTuple):
         parts = (_compact(division, start, step) for start in starts)
         done: dict[int, Compared] = {}
         following = 0
-        for ended in self._ended(values.described, parts):
+        for ended in self._ended(values.array, parts):
             try:
                 done[ended.item] = ended.result()
             except LostTaskError as error:
@@ -59,10 +58,10 @@ class Elsewhere(NamedTuple):
                 yield done.pop(following)
                 following += 1
 
-    def _ended(self, described: dict[str, Any], portions: Iterator[Division]) -> Iterator[Ended[int]]:
+    def _ended(self, array: ComparedArray, portions: Iterator[Division]) -> Iterator[Ended[int]]:
         """Compare each portion on a worker; yields the calls as they end, by their numbers."""
         calls: Dispatcher[int] = Dispatcher(self.engine)
-        common, numbered = sent(self.spec, described), enumerate(portions)
+        common, numbered = sent(self.spec, array), enumerate(portions)
         left = True
         try:
             while left or calls:
@@ -93,9 +92,9 @@ def _compact(division: Division, start: int, step: int) -> Division:
     return division._replace(indexes=part)
 
 
-def compare_portion(version: str, described: bytes, portion: bytes) -> Compared:
+def compare_portion(version: str, array_and_spec: bytes, portion: bytes) -> Compared:
     """Compare some regions of an array in any process; unexpected errors are in the result."""
-    path, values, stop = _values(version, described)
+    values, stop = _values(version, array_and_spec)
     (division,) = received(version, portion)
     problems: list[Problem] = []
     regions = nbytes = 0
@@ -112,17 +111,14 @@ def compare_portion(version: str, described: bytes, portion: bytes) -> Compared:
             raise WorkerError("the run of this call was interrupted") from None
         raise
     except Exception as error:  # noqa: BLE001 - see `unexpected_error`
-        problems.append(unexpected_error(path, error))
+        problems.append(unexpected_error(values.path, error))
     return Compared(problems, regions, nbytes)
 
 
 @functools.lru_cache(maxsize=8)
-def _values(version: str, described: bytes) -> tuple[str, ArrayValues, Stop]:
-    spec, about = received(version, described)
-    source, destination = _ends(spec)
-    path = about.pop("path")
-    result = Result(destination, path, about.pop("document"))
-    return path, ArrayValues(source, result=result, **about), stop_of(spec.run)
+def _values(version: str, array_and_spec: bytes) -> tuple[ArrayValues, Stop]:
+    spec, array = received(version, array_and_spec)
+    return ArrayValues(array, *_ends(spec)), stop_of(spec.run)
 
 
 @functools.lru_cache(maxsize=4)

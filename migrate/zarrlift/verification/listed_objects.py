@@ -24,7 +24,7 @@ from ..core.grid.frames import Shards
 from ..core.grid.overlap import touched
 from ..core.problems import refusal
 from .documents import VARIABLE
-from .regions import first_coordinates
+from .sides import first_coordinates
 from .zarr_python_reader import data_type_name, native
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class _Found:
     def key(self, index: int) -> str:
         """The key of an object of the result."""
         grid = self._values.grid
-        return self._values.key(first_coordinates(grid.region(grid.coordinates(int(index)))))
+        return self._values.result.key(first_coordinates(grid.region(grid.coordinates(int(index)))))
 
     def _problem(self, key: str, message: str, found: str, expected: str) -> None:
         self.problems.append(

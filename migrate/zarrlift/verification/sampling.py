@@ -20,7 +20,7 @@ from ..transfer.tasks import rewritten
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from ..planning.plans import ArrayPlan
-    from .regions import Region
+    from .sides import Region
 
 MAX_INNER_CHUNKS: Final = 64
 """Maximum number of leaves that a job reads again, apart from one for every further kind."""

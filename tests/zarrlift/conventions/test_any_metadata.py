@@ -22,7 +22,7 @@ from zarrlift.conventions.xarray import encoded
 from zarrlift.core.data_types.v3 import DataType, fill_from_json, fill_to_json
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.local.storage import LocalStorage
-from zarrlift.verification.attributes import lost_values
+from zarrlift.verification.conventions import lost_values
 from zarrstack.core.json_text import canonical
 
 WORDS = st.sampled_from(["0", "1", "x", "y", "0.4", "0.3", "", "..", "../im/0", "labels", "é", "scale"])
@@ -80,7 +80,7 @@ def test_any_groups_are_lifted_left_or_refused(
         moved = set(change["ome"]) - {"version"}
         assert moved <= set(attributes)
         assert set(change) == (set(attributes) - moved) | {"ome"}
-        assert lost_values(attributes, dict(change), None, None, found.change(path).replaced) == []
+        assert lost_values(attributes, dict(change), None, found.change(path).replaced) == []
 
 
 @example({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": False}, "int16", False)
@@ -116,9 +116,8 @@ def test_any_attributes_of_an_array_are_answered(attributes: dict[str, Any], nam
     if change.attributes is not None:
         kept = {key for key in attributes if key != "_ARRAY_DIMENSIONS"}
         assert kept - set(change.attributes) <= {"_FillValue"}
-        assert (
-            lost_values(attributes, dict(change.attributes), change.dimension_names, 1, change.replaced) == []
-        )
+        labels = list(change.dimension_names or [None])
+        assert lost_values(attributes, dict(change.attributes), labels, change.replaced) == []
 
 
 FLOATS = {"float16": 16, "float32": 32, "float64": 64}

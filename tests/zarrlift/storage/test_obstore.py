@@ -159,7 +159,11 @@ def test_options_of_s3fs_are_understood(options, settings) -> None:
         ("s3://bucket/a", {"version_aware": True}, "unknown storage option 'version_aware'"),
         ("s3://bucket/a", {"client_kwargs": {"verify": False}}, "unknown storage option 'verify'"),
         ("s3://bucket/a", {"key": None}, "an access key needs its secret key"),
-        ("s3://key:hidden-word@bucket/a", {}, "does not name a bucket and a path in it; found s3://.*bucket/a"),
+        (
+            "s3://key:hidden-word@bucket/a",
+            {},
+            "does not name a bucket and a path in it; found s3://.*bucket/a",
+        ),
         ("s3://bucket/a?versionId=3", {}, "does not name a bucket and a path in it"),
     ],
 )

@@ -19,7 +19,7 @@ from tests.support.web_servers import Files, serving
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.errors import UsageError
-from zarrlift.verification.report import VerificationReport
+from zarrlift.verification.archives import VerificationReport
 
 SHAPE, CHUNKS = (50, 40), (16, 16)
 

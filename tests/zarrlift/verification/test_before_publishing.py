@@ -26,7 +26,7 @@ from zarrlift.planning import array_planner
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.storage.base import Storage
 from zarrlift.storage.local.storage import LocalStorage
-from zarrlift.verification import array_values, before_publishing, results
+from zarrlift.verification import array_values, before_publishing, sides
 from zarrlift.verification.zarr_python_reader import open_array, parse
 
 SHAPE = (16, 60, 44)
@@ -215,7 +215,7 @@ def test_a_payload_that_we_refuse_is_shown_to_nobody_else(tmp_path, meanwhile, m
     case = "the same chunks"
     old = source_of(case, tmp_path)
     shown: list[array_values.Region] = []
-    read = results.read_regions
+    read = sides.read_regions
 
     def remember(array: Any, wanted: Any) -> Any:
         shown.extend(wanted)
@@ -228,7 +228,7 @@ def test_a_payload_that_we_refuse_is_shown_to_nobody_else(tmp_path, meanwhile, m
             file.write_bytes(b"x" * facts.st_size)
             os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
-    monkeypatch.setattr(results, "read_regions", remember)
+    monkeypatch.setattr(sides, "read_regions", remember)
     meanwhile(spoil)
     outcome = migrate(old, tmp_path / "new", CASES[case][1])
     assert [problem.key for problem in outcome.problems] == ["3.1.0"]

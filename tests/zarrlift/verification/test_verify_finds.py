@@ -23,7 +23,7 @@ from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.jobs import observed
 from zarrlift.jobs.progress_display import LogProgress
 from zarrlift.transfer.events import Planned, TaskDone
-from zarrlift.verification import archives, arrays, listed_objects, sampling
+from zarrlift.verification import archives, listed_objects, nodes, sampling
 from zarrstack.core.errors import UsageError
 
 
@@ -411,7 +411,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def place(migrated: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The result; it is put back afterwards. Only the first and the last chunk are sampled."""
-    for module in (arrays, sampling):
+    for module in (nodes, sampling):
         monkeypatch.setattr(module, "SAMPLED", 0)
     whole = migrated / "whole"
     if not whole.exists():

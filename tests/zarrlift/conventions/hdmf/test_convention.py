@@ -23,7 +23,7 @@ from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 from zarrlift.storage.local.storage import LocalStorage
-from zarrlift.verification.conventions_hdmf import hdmf
+from zarrlift.verification.conventions import hdmf
 from zarrlift.verification.v3_tree import read_node
 
 COMPARED = [("0.13", "builders"), ("0.13", "session"), ("0.13", "linked")]

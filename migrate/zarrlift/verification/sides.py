@@ -1,4 +1,7 @@
-"""Regions of an array and its stored chunks, as used by `verify`."""
+"""Both sides of a comparison of values, and their regions.
+
+The source's objects are decoded by zarrlift. The result is an array of Zarr v3 that zarr-python reads.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,35 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from zarrstack.core.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.json_text import JSONObject
+from zarrstack.core.paths import prefix_of
 
+from ..archive.nodes import Layout
 from ..core.chain.chain import Chain
+from ..core.data_types.compare import Values, part_of
 from ..core.grid.chunk_keys import ChunkKeys
 from ..core.grid.grid import Grid
+from ..core.grid.overlap import within as inner_chunks_within
 from ..storage.base import Storage
+from ..transfer.inner_chunks import inner_chunks
+from .documents import fill_of
+from .zarr_python_reader import (
+    chunk_shape,
+    data_type_name,
+    native,
+    open_array,
+    parse,
+    read_regions,
+    reading_store,
+)
 
 if TYPE_CHECKING:
+    from zarr.core.metadata.v3 import ArrayV3Metadata
+
     from zarrstack.core.errors import Problem
+
 
 Region: TypeAlias = tuple[slice, ...]
 """One slice with start and stop per axis, in array coordinates."""
@@ -113,3 +136,75 @@ def list_chunks(storage: Storage, prefix: str, keys: ChunkKeys, grid: Grid) -> n
             if index is not None:
                 indexes.append(index)
     return np.array(sorted(indexes), dtype=np.int64)
+
+
+class SourceObjects:
+    """The stored objects of one array in the source, decoded by zarrlift."""
+
+    def __init__(self, storage: Storage, path: str, layout: Layout, *, allow_pickle: bool) -> None:
+        self.storage = storage
+        self.path = path
+        self.layout = layout
+        self.grid = layout.objects
+        self._stored = inner_chunks(storage, path, layout, allow_pickle=allow_pickle)
+        self._fill = fill_of(layout.data_type, layout.fill_value)
+
+    def key(self, coordinates: tuple[int, ...]) -> str:
+        """The storage key of an object."""
+        return self.layout.key(self.path, coordinates)
+
+    def overlapping(
+        self, coordinates: tuple[int, ...], region: Region
+    ) -> Iterator[tuple[Region, Values | None]]:
+        """Regions of one object that overlap `region`, with their values: None for a missing inner chunk.
+
+        In a shard, only the overlapping inner chunks are decoded. MissingObject, before anything is yielded;
+        ChunkError, StorageError.
+        """
+        grid = self.layout.grid
+        wanted = inner_chunks_within(intersection(region, self.grid.region(coordinates)), grid)
+        missing = set(wanted.tolist())
+        for chunk in self._stored.stored(self.grid.index(coordinates) or 0, wanted):
+            try:
+                values = self._stored.decode(chunk)
+            except ZarrstackError as error:
+                if (positioned := self._stored.with_position(error, chunk.number)) is error:
+                    raise
+                raise positioned from error
+            missing.remove(chunk.number)
+            place = grid.coordinates(chunk.number)
+            yield grid.region(place), part_of(values, grid.valid(place))
+        for number in sorted(missing):
+            yield grid.region(grid.coordinates(number)), None
+
+    def fill(self, shape: tuple[int, ...]) -> Values:
+        """The values of a missing chunk."""
+        return np.broadcast_to(self._fill, shape)
+
+
+class Result:
+    """An array of Zarr v3 as zarr-python reads it; its `zarr.json` need not be stored. MetadataError."""
+
+    def __init__(
+        self, storage: Storage, path: str, document: JSONObject, metadata: ArrayV3Metadata | None = None
+    ) -> None:
+        metadata = parse(document) if metadata is None else metadata
+        self.storage, self.path, self.document = storage, path, document
+        self.grid = Grid(tuple(metadata.shape), chunk_shape(metadata))
+        """Of stored objects."""
+        self.inner_chunk = inner_chunk_shape(document, self.grid)
+        """Shape of the smallest unit that is decoded."""
+        self.keys = KeyEncoding.from_json(metadata.chunk_key_encoding.to_dict())
+        self.prefix = prefix_of(path)
+        self.type_name, self.dtype = data_type_name(metadata), native(metadata)
+        self._array = open_array(metadata, reading_store(storage), path)
+
+    def key(self, place: tuple[int, ...]) -> str:
+        """The key of the object that contains the element at `place`."""
+        lengths = self.grid.chunk_shape
+        inside = tuple(at // length for at, length in zip(place, lengths, strict=True))
+        return self.prefix + self.keys.key(inside)
+
+    def read(self, regions: Sequence[Region]) -> list[Values | Exception]:
+        """The values of all regions, read concurrently: the caller limits their size."""
+        return read_regions(self._array, regions)

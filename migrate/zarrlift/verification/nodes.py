@@ -1,35 +1,129 @@
-"""Compares one array of two archives from the stored data of both, independent of any plan."""
+"""Compares one node of two archives from the stored data of both, independent of any plan.
+
+Attributes are checked in three ways, of which the second and third are independent of the code that makes the
+changes. The conventions are applied again to the unchanged source. Every value in the source's attributes is
+searched for in the result. `conventions` checks the requirements of zarrlift's own conventions against the
+result's document.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from math import isfinite, isnan, prod
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.json_text import JSON, canonical
+from zarrstack.core.paths import join
 
-from ..archive.nodes import ArrayNode, Layout
+from ..archive.nodes import ArrayNode, Layout, Node
 from ..conventions.base import Change
 from ..core.data_types.v3 import DataType
+from ..core.problems import refusal
 from ..planning.chunk_advice import explain_pointer
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
-from .array_values import ArrayValues
+from .array_values import ArrayValues, ComparedArray
+from .conventions import findings, lost_values
 from .documents import VARIABLE, fill_difference, named, type_difference
 from .listed_objects import Listings, compare_objects
-from .node_differences import MAX_LISTED, Differences, compare_attributes
-from .results import Result
 from .sampling import SAMPLED, a_missing_chunk, first_samples, unlisted
-from .v3_tree import ResultNode
+from .v3_tree import DOCUMENT, ResultNode
 from .zarr_python_reader import data_type_name, native
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from .elsewhere import Elsewhere
+
+
+MAX_LISTED: Final = 20
+"""Maximum number of differences listed per node; all are counted."""
+
+
+@dataclass(slots=True)
+class Differences:
+    """The first differences of one node, and their total number."""
+
+    node: str
+    listed: list[Problem] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, problems: Iterable[Problem]) -> None:
+        """Add problems."""
+        for problem in problems:
+            self.count += 1
+            if len(self.listed) < MAX_LISTED:
+                self.listed.append(problem.at(node=self.node))
+
+    def say(self, what: str, found: object, expected: object, *, kind: str = "verify-metadata") -> None:
+        """Add one difference in the node's document."""
+        self.add(
+            [
+                refusal(
+                    kind,
+                    f"the {what} differs",
+                    node=self.node,
+                    key=join(self.node, DOCUMENT),
+                    found=str(found),
+                    expected=str(expected),
+                )
+            ]
+        )
+
+
+def compare_attributes(
+    differences: Differences, node: Node, result: ResultNode, change: Change, recipe: ArrayRecipe
+) -> None:
+    """Compare attributes after the changes made by strict JSON and conventions.
+
+    `change` is the conventions' result for the source. If they change the node, every value of the source's
+    attributes is also searched for in the result, and the requirements of zarrlift's own conventions are
+    checked.
+    """
+    expected = dict(node.attributes if change.attributes is None else change.attributes)
+    source = dict(node.attributes)
+    if recipe.attributes == "strict":
+        expected, source = strict(expected), strict(source)
+    for name, (mine, theirs) in attribute_differences(result.attributes, expected):
+        differences.say(f"attribute {name!r}", mine, theirs, kind="verify-attributes")
+    if change.attributes is not None:
+        labels = None
+        if isinstance(node, ArrayNode) and node.layout is not None and result.metadata is not None:
+            labels = list(result.metadata.dimension_names or [None] * len(node.layout.shape))
+        for place, text in lost_values(source, result.attributes, labels, change.replaced):
+            differences.say(
+                f"attribute at {place}", "nothing that holds its value", text, kind="verify-attributes"
+            )
+    for what, mine, theirs in findings(node, result, recipe):
+        differences.say(what, mine, theirs, kind="verify-attributes")
+
+
+def strict(value: JSON) -> JSON:
+    """A JSON value with non-finite numbers as the strings "NaN", "Infinity" and "-Infinity"."""
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list | tuple):
+        return [strict(item) for item in value]
+    if isinstance(value, dict):
+        return {name: strict(item) for name, item in value.items()}
+    return value
+
+
+def attribute_differences(found: JSON, expected: JSON) -> list[tuple[str, tuple[str, str]]]:
+    """Names of attributes that differ, with the found and expected values as JSON text."""
+    result = []
+    for name in sorted(found.keys() | expected.keys()):
+        mine = canonical(found[name]) if name in found else "nothing"
+        theirs = canonical(expected[name]) if name in expected else "nothing"
+        if mine != theirs:
+            result.append((name, (mine, theirs)))
+    return result
+
 
 Count = Callable[[int, int], None]
 
@@ -122,15 +216,16 @@ class ArrayComparison:
         if not self.layout.grid.total:
             return Coverage(0, 0)
         try:
-            values = ArrayValues(
-                self.source,
-                self.layout,
-                Result(self.destination, self.path, self.result.document, self.metadata),
+            array = ComparedArray(
+                path=self.path,
+                layout=self.layout,
+                document=self.result.document,
                 casting=self.recipe.casting,
                 objects=self.recipe.objects,
                 allow_pickle=self.recipe.allow_pickle,
                 fill_is_null=self.node.fill_is_null or self.fill_is_open,
             )
+            values = ArrayValues(array, self.source, self.destination, metadata=self.metadata)
             wanted, stored = self._wanted(values, listings, full=full)
         except ZarrstackError as error:
             self.differences.add([error.problem])
