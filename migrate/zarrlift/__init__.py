@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from .jobs.batch.rows import BatchOutcome, BatchRow
     from .jobs.batch.start import batch
     from .jobs.finish import finish
-    from .jobs.job_report import ArrayReport, JobReport, job_report
     from .jobs.outcome import Outcome
-    from .jobs.status import NodeStatus, Status, status
+    from .jobs.status import ArrayStatus, Status, status
     from .jobs.undo import undo
     from .jobs.update.steps import NodeUpdate, UpdatePlan
     from .jobs.update.update import plan_update, update
@@ -37,17 +36,15 @@ _HOMES = {
     "Archive": "archive.nodes",
     "ArrayNode": "archive.nodes",
     "ArrayRecipe": "recipe.recipe",
-    "ArrayReport": "jobs.job_report",
+    "ArrayStatus": "jobs.status",
     "Batch": "jobs.batch.batch",
     "BatchOutcome": "jobs.batch.rows",
     "BatchRow": "jobs.batch.rows",
     "Error": "errors",
     "GroupNode": "archive.nodes",
     "Interrupted": "errors",
-    "JobReport": "jobs.job_report",
     "Layout": "archive.nodes",
     "LegacyView": "views.legacy",
-    "NodeStatus": "jobs.status",
     "NodeUpdate": "jobs.update.steps",
     "Outcome": "jobs.outcome",
     "Plan": "planning.plans",
@@ -58,7 +55,6 @@ _HOMES = {
     "batch": "jobs.batch.start",
     "finish": "jobs.finish",
     "inspect": "jobs.api",
-    "job_report": "jobs.job_report",
     "load_recipe": "recipe.toml_file",
     "migrate": "jobs.api",
     "open": "views.legacy",
@@ -77,17 +73,15 @@ __all__ = [
     "Archive",
     "ArrayNode",
     "ArrayRecipe",
-    "ArrayReport",
+    "ArrayStatus",
     "Batch",
     "BatchOutcome",
     "BatchRow",
     "Error",
     "GroupNode",
     "Interrupted",
-    "JobReport",
     "Layout",
     "LegacyView",
-    "NodeStatus",
     "NodeUpdate",
     "Outcome",
     "Plan",
@@ -98,7 +92,6 @@ __all__ = [
     "batch",
     "finish",
     "inspect",
-    "job_report",
     "load_recipe",
     "migrate",
     "open",

@@ -60,7 +60,7 @@ VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)|\b(?:environ|getenv)\b\W*?(?:get)?\W
 SET_ELSEWHERE = re.compile(r"HOME|PATH|PWD|TMPDIR|(SLURM|AWS|AZURE|GOOGLE)_\w+")
 """Environment variables that shells, schedulers and clouds set."""
 
-OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeStatus", "NodeRow", "Requirement"}
+OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeRow", "Requirement"}
 """Calls whose `kind` is not that of a problem."""
 
 OTHERS_OPTIONS = {

@@ -21,7 +21,7 @@ import zarrstack
 import zarrstack.errors
 
 FUNCTIONS = (
-    "batch", "finish", "inspect", "job_report", "migrate",
+    "batch", "finish", "inspect", "migrate",
     "open", "open_array", "open_group", "plan", "plan_update",
     "resume", "status", "undo", "update", "verify",
 )  # fmt: skip
@@ -34,7 +34,7 @@ LAYERS = (
 DATA = (
     "Archive", "ArrayNode", "GroupNode",
     "Layout", "ArrayRecipe", "Recipe", "Batch", "BatchOutcome", "BatchRow",
-    "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "NodeUpdate", "Status",
+    "Plan", "Outcome", "ArrayStatus", "NodeUpdate", "Status",
     "UpdatePlan", "VerificationReport",
     "Error", "Interrupted", "LegacyView", "load_recipe",
 )  # fmt: skip

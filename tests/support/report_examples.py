@@ -16,7 +16,7 @@ from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
 from zarrlift.jobs.outcome import Outcome
-from zarrlift.jobs.status import NodeStatus, Status
+from zarrlift.jobs.status import ArrayStatus, Status, StoredForm
 from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from zarrlift.planning.routes import Move, route_between
 from zarrlift.recipe.recipe import Recipe
@@ -242,55 +242,73 @@ NOTHING = Outcome(job=DONE.job, state="nothing to do", arrays_done=2, arrays_tot
 FINISHED = Outcome(job=IN_PLACE.job, state="finished", removed=7, seconds=0.01)
 UNDONE = Outcome(job=IN_PLACE.job, state="undone", removed=5, restored=7, seconds=0.01)
 
+FORM = StoredForm(data_type="uint16", chunk_shape=(64, 64), shard_shape=None, codecs="bytes:little > zstd:3")
 STATUS = Status(
     job=DONE.job,
     source=PLAN.source,
     destination=PLAN.destination,
-    state="incomplete",
     in_place=False,
-    nodes=(
-        NodeStatus(path="", kind="group", route=None, state="pending"),
-        NodeStatus(
+    format="zarr2",
+    state="incomplete",
+    arrays=(
+        ArrayStatus(
             path="a/image",
-            kind="array",
-            route="relink",
             state="done",
+            route="relink",
+            reason="place",
+            shape=(512, 512),
+            before=FORM,
+            after=FORM,
             tasks_done=4,
             tasks_total=4,
             bytes_done=134_000_000,
             bytes_total=134_000_000,
+            bytes_written=134_000_000,
+            objects_before=64,
+            objects_after=64,
+            bytes_before=134_000_000,
+            bytes_after=134_000_000,
         ),
-        NodeStatus(
+        ArrayStatus(path="objects", state="refused"),
+        ArrayStatus(
             path="temperature",
-            kind="array",
-            route="recode",
             state="failed",
+            route="recode",
+            reason="zlib -> gzip",
+            shape=(365, 180),
+            before=FORM,
+            after=FORM,
             tasks_total=1,
             bytes_total=1_230_000,
-            error="key 'temperature/3.1': the zlib stream is damaged",
+            objects_before=12,
+            bytes_before=1_230_000,
         ),
-        NodeStatus(path="objects", kind="refusal", route=None, state="refused", error=UNKNOWN.message),
     ),
+    groups_done=1,
+    groups_total=2,
+    problems=(UNKNOWN, *FAILED.problems, Problem(kind="fill", severity="note", message="2 missing chunks")),
     created=1_790_000_000.0,
     updated=1_790_000_060.0,
+    seconds=60.0,
     activity="stopped",
     host="storm",
     process=4242,
     began=1_790_000_000.0,
     bytes_done=134_000_000,
     bytes_total=135_230_000,
+    checked="sample",
+    requested={"--link": "hard"},
+    versions={"zarrlift": "1.0"},
 )
 RUNNING = replace(STATUS, activity="running", rate=2_230_000.0, seconds_left=0.55)
 
-MANY_NODES = replace(
+MANY_ARRAYS = replace(
     STATUS,
-    nodes=(
-        *STATUS.nodes,
-        NodeStatus(path="t", kind="group", route=None, state="pending"),
+    arrays=(
+        *STATUS.arrays,
         *(
-            NodeStatus(
+            ArrayStatus(
                 path=f"t/{number}",
-                kind="array",
                 route="relink",
                 state="done" if number < 30 else "pending",
                 tasks_done=min(2, max(0, 61 - 2 * number)),

@@ -260,5 +260,4 @@ def _arrays_of(target: str, options: Tables) -> tuple[int, str]:
     keywords = options.arguments()
     keywords.pop("take_over", None)
     status = zarrlift.status(target, **keywords)
-    done = sum(node.kind == "array" and node.state == "done" for node in status.nodes)
-    return done, status.destination
+    return status.arrays_done, status.destination

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, TypeVar
 
 from ..recipe.options import JobPlace, Places
@@ -21,8 +22,7 @@ from .verbs import answer_of, batch_of
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
-    from ..jobs.job_report import JobReport
-    from ..report.blocks import Block
+    from ..jobs.status import Status
 
 
 def status(
@@ -97,42 +97,29 @@ def status(
     keywords = options.of(JobPlace)
     ask = partial(zarrlift.status, target, **keywords)
 
-    def write_page(report: JobReport, places: dict[str, Any] | None) -> None:
-        from ..jobs.ledger.find_job import find_job
+    def write_page(status: Status, places: dict[str, Any] | None = None) -> None:
         from ..report.html.pages import write_job_page
 
         assert html is not None
-        write_job_page(report, html, find_job(target, JobPlace(**keywords)), places)
+        write_job_page(status, html, Path(status.job), places)
 
-    page = html and (lambda _: write_page(zarrlift.job_report(target, **keywords), None))
+    page = html and write_page
     current = _watched(ask, output, report_status, page) if watch else ask()
     code = PARTLY if watch and current.state not in ("done", "finished") else DONE
-    report = None
+    if html is not None:
+        write_page(current, places if pictures else None)
     lacking: tuple[Problem, ...] = ()
-    if verbose or html or check or output.as_json:
-        report = zarrlift.job_report(target, **keywords)
-    if report is not None and html is not None:
-        write_page(report, places if pictures else None)
-    if check and report is not None:
-        from ..jobs.ledger.find_job import find_job
+    if check:
         from ..jobs.ledger.ledger import Job
         from ..jobs.resume.published_arrays import incomplete_arrays
 
-        if report.state != "undone":
-            with Job.open(find_job(target, JobPlace(**keywords)), write=False) as job:
+        if current.state != "undone":
+            with Job.open(Path(current.job), write=False) as job:
                 lacking = incomplete_arrays(job, given(places, Places))
-        whole = report.state in ("done", "finished") and not report.refusals and not lacking
+        whole = current.state in ("done", "finished") and not current.refusals and not lacking
         code = DONE if whole else PARTLY
-    text: Callable[[], Iterable[Block]] = partial(report_status.blocks, current)
-    if report is not None and (verbose or html):
-        from ..report import job_report as report_job
-
-        text = partial(report_job.blocks, report, html=html)
-    return Answer(
-        code=code,
-        text=lambda: chain(text(), plain(map(str, lacking))),
-        data=lambda: {**current.to_json(), **(report.to_json() if report else {})},
-    )
+    text = partial(report_status.blocks, current, verbose=verbose or html is not None, html=html)
+    return Answer(code=code, text=lambda: chain(text(), plain(map(str, lacking))), data=current.to_json)
 
 
 def _watched(ask: Callable[[], Any], output: o.Output, report: Any, page: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The storage options of a job as command line arguments for follow-up commands.
+"""The options of a job: those of storage as command line arguments for follow-up commands, and the others.
 
 A job stores the names of its options, and their values only if these are known not to be secret; any other
 value is shown as a placeholder such as `<secret>`.
@@ -28,6 +28,14 @@ _NO_SECRETS: Final = frozenset({
 _FACTS: Final = {"source_options": "", "destination_options": "dst:"}
 """Notes of a job, with the place of `--storage-options` for each."""
 
+_REQUESTS: Final = {
+    "link": "--link",
+    "overwrite": "--overwrite",
+    "source_through": "--source-through",
+    "dest_through": "--dest-through",
+}
+"""Notes of a job that say what was requested."""
+
 
 def remembered(places: Places, *, in_place: bool) -> dict[str, str]:
     """Notes for a job, from the options of both ends; empty without options."""
@@ -48,6 +56,21 @@ def option_words(job: Job) -> tuple[str, ...]:
         for key, value in options.items():
             words += ("--storage-options", f"{place}{key}={_text(value)}")
     return tuple(words)
+
+
+def requested(job: Job) -> dict[str, str]:
+    """What was requested of a job, by option, without secrets."""
+    values = {name: job.fact(fact) for fact, name in _REQUESTS.items()}
+    options = {name: redact(value) for name, value in values.items() if value not in (None, "auto")}
+    if words := option_words(job):
+        options["storage"] = " ".join(words)
+    return options
+
+
+def changed_members(recipe: JSONObject) -> JSONObject:
+    """The members of the JSON of a recipe that request something."""
+    members = {**recipe["base"], **{name: value for name, value in recipe.items() if name != "base"}}
+    return {name: value for name, value in members.items() if value not in (None, [], {}, False)}
 
 
 def _without_secrets(options: Mapping[str, Any]) -> JSONObject:

@@ -13,8 +13,8 @@ from zarrstack.core.units import bytes_text, count_text, duration_text, pace_tex
 
 from ..core.problems import command
 from ..errors import JobError
-from ..jobs.job_report import report_of
 from ..jobs.ledger.ledger import Job
+from ..jobs.status import status_of
 from . import blocks as b
 from .outcome import not_in
 
@@ -93,12 +93,12 @@ def _details(row: BatchRow) -> Iterator[b.Block]:
 
 
 def batch_json(outcome: BatchOutcome) -> JSONObject:
-    """All archives with their reports, as JSON; an archive of which nothing was begun has none."""
-    rows = [{**row.to_json(), "report": _report(row)} for row in outcome.rows]
+    """All archives with the status of their jobs, as JSON; an archive of which nothing was begun has none."""
+    rows = [{**row.to_json(), "status": _status(row)} for row in outcome.rows]
     return {**outcome.to_json(), "archives": rows}
 
 
-def _report(row: BatchRow) -> JSON:
+def _status(row: BatchRow) -> JSON:
     """None also for a job that cannot be read, which the row says."""
     job = None
     with suppress(JobError):
@@ -106,7 +106,7 @@ def _report(row: BatchRow) -> JSON:
     if job is None:
         return None
     with job:
-        return report_of(job).to_json()
+        return status_of(job).to_json()
 
 
 def brief_lines(outcome: BatchOutcome, logged_problems: Collection[JSONObject] = ()) -> Iterator[str]:

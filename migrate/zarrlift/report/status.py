@@ -1,70 +1,126 @@
-"""The output of `zarrlift status`: the progress of a job and what prevents its completion."""
+"""What `zarrlift status` shows of a job, briefly or array by array, and the page of a job."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.units import bytes_text, count_text, node_names, node_text, pace_texts, safe, share_text
+from zarrstack.core.units import (
+    bytes_text,
+    change_text,
+    count_text,
+    duration_text,
+    moment_text,
+    node_names,
+    node_text,
+    pace_texts,
+    safe,
+    shape_text,
+    share_text,
+)
 
 from ..core.problems import command
-from ..jobs.status import silence_of
+from ..storage.silence import Silence
 from . import blocks as b
 
 if TYPE_CHECKING:
-    from ..jobs.status import NodeStatus, Status
+    from ..jobs.status import ArrayStatus, Status, Totals
 
-_NODES: Final = 20
-"""Maximum number of nodes with a row each, failed ones first; of more, those alike have a row together.
-
-Also of errors.
-"""
+_ARRAYS: Final = 20
+"""Maximum number of arrays with a row each, failed ones first; of more, those alike have a row together."""
 _URGENCY: Final = {"failed": 0, "refused": 1, "pending": 2, "done": 3}
-_COLUMNS: Final = (
-    b.Column(title="node"),
+_PROGRESS: Final = (
+    b.Column(title="array"),
     b.Column(title="state", is_state=True),
     b.Column(title="route", spare=2),
     b.Column(title="tasks", right=True, spare=1),
     b.Column(title="bytes", right=True),
 )
+_RESULTS: Final = (
+    b.Column(title="array"),
+    b.Column(title="state", is_state=True),
+    b.Column(title="route", spare=2),
+    b.Column(title="objects", right=True, spare=1),
+    b.Column(title="before", right=True),
+    b.Column(title="after", right=True),
+)
+_ROUTES: Final = (
+    b.Column(title="route"),
+    b.Column(title="arrays", right=True),
+    b.Column(title="objects", right=True),
+    b.Column(title="before", right=True),
+    b.Column(title="after", right=True),
+    b.Column(title="what is done"),
+)
 
 
-def blocks(status: Status) -> Iterator[b.Block]:
-    """The report on a job."""
+def blocks(
+    status: Status, *, verbose: bool = False, html: str | None = None, before: Iterable[b.Block] = ()
+) -> Iterator[b.Block]:
+    """The report on a job: its progress, or with `verbose` what it did and all notes.
+
+    `html` is the place of its page, which has `before` above its arrays.
+    """
     where = "in place" if status.in_place else f"-> {safe(status.destination)}"
     yield b.Title(f"{safe(status.source)} {where}")
-    yield b.Pairs(_facts(status))
-    rows = sorted(status.nodes, key=lambda row: (_URGENCY.get(row.state, 2), row.path))
-    yield b.Section(title="Nodes")
-    yield b.Table(columns=_COLUMNS, items=rows, row=_row, most=_NODES, what="node", alike=_alike)
-    yield b.Section(title="Errors")
-    errors = [(row.state, node_text(row.path), safe(row.error)) for row in rows if row.error]
-    yield b.Failures(errors, most=_NODES, what="error")
-    yield b.Section()
-    yield b.Problems.of(status.problems)
+    yield b.Pairs([*_facts(status, verbose=verbose)])
+    yield from before
+    if verbose:
+        yield b.Section(title="Bytes by route", on="pages")
+        yield b.Table(columns=_ROUTES, items=[*status.routes.items()], row=_route_row, what="route")
+    yield b.Section(title="Arrays")
+    if verbose:
+        yield b.Table(
+            columns=_RESULTS, items=status.arrays, row=_result_row, most=_ARRAYS, what="array", more=_details
+        )
+    else:
+        urgent = sorted(status.arrays, key=lambda array: (_URGENCY[array.state], array.path))
+        yield b.Table(
+            columns=_PROGRESS, items=urgent, row=_progress_row, most=_ARRAYS, what="array", alike=_alike
+        )
+    yield b.Section(title="Problems")
+    shown = [problem for problem in status.problems if verbose or problem.severity != "note"]
+    yield b.Problems.of(shown, "refused or failed")
     yield b.Section()
     yield b.Summary(summary_text(status))
-    if status.state == "undone":
-        yield b.Text("Everything the job wrote was removed.")
-    elif status.undoing:
-        yield b.Advice("It is being undone. Continue with:", command("undo", status.job, *status.options))
-    elif status.state == "incomplete" and status.activity != "running":
-        yield b.Advice(_when_to_resume(status), command("resume", status.job, *status.options))
+    yield from _advice(status)
+    if html is not None:
+        yield b.Section(on="text")
+        yield b.Text(f"Page: {safe(html)}", hang=2)
+    if verbose:
+        yield b.Section(title="Job", on="pages")
+        yield b.Pairs(tuple(_job(status)))
+        yield b.Document("recipe", status.recipe)
 
 
-def _facts(status: Status) -> list[tuple[str, str]]:
+def _facts(status: Status, *, verbose: bool) -> Iterator[tuple[str, str]]:
     """Names and texts of what is known of the job as a whole; some texts are empty."""
-    return [
-        ("state", _state(status)),
-        ("done", amount_text(status)),
-        ("retries", count_text(status.retries, "request") if status.retries else ""),
-        ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
-        ("job", safe(status.job)),
-        ("created", _moment(status.created)),
-        ("updated", _moment(status.updated)),
-    ]
+    yield "state", _state(status)
+    yield "done", amount_text(status)
+    if verbose:
+        yield from _results(status)
+    yield "retries", count_text(status.retries, "request") if status.retries else ""
+    yield "compared", status.checked or ""
+    yield "verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")
+    yield "job", safe(status.job)
+    yield "created", moment_text(status.created)
+    yield "updated", moment_text(status.updated)
+
+
+def _results(status: Status) -> Iterator[tuple[str, str]]:
+    """What the job did as a whole."""
+    totals, routes = status.totals, status.routes.items()
+    sizes, objects = (totals.bytes_before, totals.bytes_after), (totals.objects_before, totals.objects_after)
+    yield "size", " -> ".join(_figure(size, bytes_text) for size in sizes)
+    yield "objects", " -> ".join(_figure(count, count_text) for count in objects)
+    yield "routes", ", ".join(f"{name} {count_text(sums.arrays)}" for name, sums in routes)
+    yield "time", duration_text(status.seconds)
+
+
+def _figure(number: int | None, text: Callable[[int], str]) -> str:
+    return "unknown" if number is None else text(number)
 
 
 def _state(status: Status) -> str:
@@ -72,7 +128,7 @@ def _state(status: Status) -> str:
     process = f"process {status.process} on {safe(status.host or 'an unknown host')}"
     match status.activity:
         case "running":
-            since = "" if status.began is None else f", since {_moment(status.began)}"
+            since = "" if status.began is None else f", since {moment_text(status.began)}"
             return f"running: {'a process' if status.process is None else process}{since}"
         case "stopped":
             return "incomplete, stopped"
@@ -95,65 +151,118 @@ def amount_text(status: Status) -> str:
 
 def _pace(status: Status) -> list[str]:
     """The rate, the remaining time and the silence of a server, as far as they are known."""
-    silence = silence_of(status, time.time())
-    return [*pace_texts(status.rate, status.seconds_left), *([] if silence is None else [str(silence)])]
+    texts = pace_texts(status.rate, status.seconds_left)
+    if status.silent_since is not None and status.silent_attempt is not None:
+        seconds = max(time.time() - status.silent_since, 0.0)
+        texts.append(str(Silence(seconds, status.silent_attempt, status.silent_errors)))
+    return texts
 
 
 def progress_line(status: Status) -> str:
     """The progress of a job in one line."""
-    arrays = [node for node in status.nodes if node.kind == "array"]
-    done, failed = (sum(node.state == state for node in arrays) for state in ("done", "failed"))
+    failed = sum(array.state == "failed" for array in status.arrays)
     parts = [f"{time.strftime('%Y-%m-%d %H:%M:%S')} {status.activity or status.state}"]
     if status.bytes_total:
         parts.append(share_text(status.bytes_done, status.bytes_total))
-    parts.append(f"{count_text(done)} of {count_text(len(arrays), 'array')}")
+    parts.append(f"{count_text(status.arrays_done)} of {count_text(len(status.arrays), 'array')}")
     if failed:
         parts.append(f"{count_text(failed)} failed")
     if status.retries:
         parts.append(f"{count_text(status.retries, 'request')} repeated")
-    parts += _pace(status)
-    return ", ".join(parts)
+    return ", ".join(parts + _pace(status))
 
 
-def _when_to_resume(status: Status) -> str:
-    if status.activity == "unknown":
-        return "If that process has ended:"
-    if any(row.state == "pending" and row.kind == "array" for row in status.nodes):
-        return "Continue with:"
-    return "After the cause is fixed:"
+def summary_text(status: Status) -> str:
+    """One sentence: arrays by state, groups, and bytes."""
+    counts: Counter[str] = Counter(array.state for array in status.arrays)
+    states = ", ".join(f"{count_text(counts[state])} {state}" for state in _URGENCY if counts[state])
+    groups = f"; {count_text(status.groups_done)} of {count_text(status.groups_total, 'group')} done"
+    moved = f"; {_bytes(status)}" if status.bytes_total else ""
+    return f"{count_text(len(status.arrays), 'array')}: {states or 'none'}{groups}{moved}."
 
 
-def _alike(row: NodeStatus) -> object:
-    """Nodes with the same state and route are alike, unless they have begun."""
-    begun = 0 < row.tasks_done < row.tasks_total
-    return row.path if begun else (row.state, row.kind, row.route)
+def _advice(status: Status) -> Iterator[b.Block]:
+    """What was undone, or how to continue."""
+    if status.state == "undone":
+        yield b.Text("Everything the job wrote was removed.")
+    elif status.undoing:
+        yield b.Advice("It is being undone. Continue with:", command("undo", status.job, *status.options))
+    elif status.state == "incomplete" and status.activity != "running":
+        when = "After the cause is fixed:"
+        if status.activity == "unknown":
+            when = "If that process has ended:"
+        elif any(array.state == "pending" for array in status.arrays):
+            when = "Continue with:"
+        yield b.Advice(when, command("resume", status.job, *status.options))
 
 
-def _row(*rows: NodeStatus) -> tuple[str, ...]:
-    first = rows[0]
-    done, total = sum(row.tasks_done for row in rows), sum(row.tasks_total for row in rows)
+def _alike(array: ArrayStatus) -> object:
+    """Arrays with the same state and route are alike, unless they have begun."""
+    begun = 0 < array.tasks_done < array.tasks_total
+    return array.path if begun else (array.state, array.route)
+
+
+def _progress_row(*arrays: ArrayStatus) -> tuple[str, ...]:
+    first = arrays[0]
+    done, total = (sum(getattr(array, name) for array in arrays) for name in ("tasks_done", "tasks_total"))
     return (
-        node_names((row.path for row in rows), 1),
+        node_names((array.path for array in arrays), 1),
         first.state,
-        first.route or ("group" if first.kind == "group" else ""),
+        first.route or "",
         f"{count_text(done)}/{count_text(total)}" if total else "",
-        _bytes(*rows) if any(row.bytes_total for row in rows) else "",
+        _bytes(*arrays) if any(array.bytes_total for array in arrays) else "",
     )
 
 
-def _bytes(*of: NodeStatus | Status) -> str:
+def _bytes(*of: ArrayStatus | Status) -> str:
     done, total = sum(each.bytes_done for each in of), sum(each.bytes_total for each in of)
     return f"{bytes_text(done)} of {bytes_text(total, estimated=not all(each.bytes_known for each in of))}"
 
 
-def summary_text(status: Status) -> str:
-    """One sentence: nodes by state, and bytes."""
-    counts: Counter[str] = Counter(row.state for row in status.nodes)
-    states = ", ".join(f"{count_text(counts[state])} {state}" for state in _URGENCY if counts[state])
-    moved = f"; {_bytes(status)}" if status.bytes_total else ""
-    return f"{count_text(len(status.nodes), 'node')}: {states or 'none'}{moved}."
+def _result_row(array: ArrayStatus) -> tuple[str, ...]:
+    return (
+        node_text(array.path),
+        array.state,
+        array.route or "",
+        count_text(array.objects_before) if array.route else "",
+        *("" if size is None else bytes_text(size) for size in (array.bytes_before, array.bytes_after)),
+    )
 
 
-def _moment(seconds: float) -> str:
-    """Local time with UTC offset, to the second."""
-    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(seconds))
+def _route_row(route: tuple[str, Totals]) -> tuple[str, ...]:
+    name, sums = route
+    objects = _figure(sums.objects_before, count_text)
+    sizes = (_figure(size, bytes_text) for size in (sums.bytes_before, sums.bytes_after))
+    return name, count_text(sums.arrays), objects, *sizes, b.ROUTES.get(name, "")
+
+
+def _details(array: ArrayStatus) -> Iterator[b.Block]:
+    """What an array folds out on a page."""
+    if array.before is None or array.after is None:
+        yield b.Text("The array was not migrated; the reason is above.")
+        return
+    omitted = f", {count_text(array.dropped, 'empty chunk')} omitted" if array.dropped else ""
+    after = array.objects_before if array.objects_after is None else array.objects_after
+    objects = change_text(count_text(array.objects_before), count_text(after))
+    forms = (array.before, array.after)
+    shards = (shape_text(form.shard_shape) if form.shard_shape else "" for form in forms)
+    yield b.Pairs(
+        (
+            ("shape", "" if array.shape is None else shape_text(array.shape)),
+            ("done by", f"{array.route} ({safe(array.reason)}): {b.ROUTES.get(array.route or '', '')}"),
+            ("objects", objects + omitted),
+            ("data type", change_text(*(safe(form.data_type) for form in forms))),
+            ("chunks", change_text(*(shape_text(form.chunk_shape) for form in forms))),
+            ("shards", change_text(*shards)),
+            ("codecs", change_text(*(safe(form.codecs) for form in forms))),
+        )
+    )
+
+
+def _job(status: Status) -> Iterator[tuple[str, str]]:
+    yield "format", b.FORMATS.get(status.format, status.format)
+    yield from ((seen.name, seen.summary) for seen in status.conventions)
+    yield "host", safe(status.host or "")
+    yield "excluded", count_text(status.excluded, "node") if status.excluded else ""
+    yield from status.requested.items()
+    yield "versions", ", ".join(f"{name} {version}" for name, version in status.versions.items())

@@ -295,9 +295,11 @@ def test_the_end_of_a_job(changes, expected) -> None:
 
 
 def test_names_do_not_control_the_terminal() -> None:
-    node = replace(RUNNING.nodes[1], path="a\x1b[2Jb", error="\x1b[31m")
+    array = replace(RUNNING.arrays[0], path="a\x1b[2Jb")
+    problem = Problem(kind="chunk", node=array.path, message="\x1b[31m")
     stream = Terminal()
-    watch_all(stream, replace(RUNNING, nodes=(node,), source="\x1b]0;title\x07"), DONE)
+    hostile = replace(RUNNING, arrays=(array,), problems=(problem,), source="\x1b]0;title\x07")
+    watch_all(stream, hostile, DONE)
     assert "\x1b[2J" not in stream.getvalue()
     assert "\x1b]0" not in stream.getvalue()
     assert report_status.progress_line(RUNNING).isprintable()

@@ -116,7 +116,6 @@ VERBS: Final[dict[str, tuple[Verb | None, Callable[[Made], Any]]]] = {
     "undo": ("undo", lambda made: zarrlift.undo(made.job, **made.opening)),
     "verify": (None, lambda made: zarrlift.verify(made.job, **made.opening)),
     "status": (None, lambda made: zarrlift.status(made.job)),
-    "job_report": (None, lambda made: zarrlift.job_report(made.job)),
     "migrate again": (None, again),
 }
 """By name: the verb of the table, and a call. Those without one only read the job, or find it themselves."""

@@ -17,7 +17,7 @@ import pytest
 import zarr
 from tests.support.job_archives import tree
 from tests.support.job_processes import stopping
-from tests.zarrlift.jobs.test_job_report import alike
+from tests.zarrlift.jobs.test_status import alike
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
@@ -387,7 +387,6 @@ VERBS: dict[str, Callable[[Path, Path], object]] = {
     "plan_update": lambda _, result: zarrlift.plan_update(result),
     "undo": lambda _, result: zarrlift.undo(result),
     "status": lambda _, result: zarrlift.status(result),
-    "job_report": lambda _, result: zarrlift.job_report(result),
 }
 
 

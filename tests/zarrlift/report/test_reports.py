@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support import report_examples as examples
 
-from zarrlift.jobs.status import NodeStatus
+from zarrlift.jobs.status import ArrayStatus
 from zarrlift.report import archive as report_archive
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import plan as report_plan
@@ -51,7 +51,8 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "undone": lambda page: printed(report_outcome.blocks(examples.UNDONE), page),
     "status": lambda page: printed(report_status.blocks(examples.STATUS), page),
     "status-running": lambda page: printed(report_status.blocks(examples.RUNNING), page),
-    "status-of-many": lambda page: printed(report_status.blocks(examples.MANY_NODES), page),
+    "status-of-many": lambda page: printed(report_status.blocks(examples.MANY_ARRAYS), page),
+    "status-verbose": lambda page: printed(report_status.blocks(examples.STATUS, verbose=True), page),
     "equal": lambda page: printed(report_outcome.verification_blocks(examples.EQUAL), page),
     "different": lambda page: printed(report_outcome.verification_blocks(examples.DIFFERENT), page),
 }
@@ -109,8 +110,8 @@ def test_all_shows_every_array_and_every_place():
     assert "--all shows" not in text
 
 
-def test_all_shows_every_node_in_a_row_of_its_own():
-    text = "\n".join(printed(report_status.blocks(examples.MANY_NODES), Page(width=100, everything=True)))
+def test_all_shows_every_array_in_a_row_of_its_own():
+    text = "\n".join(printed(report_status.blocks(examples.MANY_ARRAYS), Page(width=100, everything=True)))
     assert all(
         re.search(rf"^  /t/{number} +(done|pending) +relink +[012]/2 ", text, re.MULTILINE)
         for number in range(40)
@@ -152,43 +153,46 @@ def test_levels_of_a_pyramid_share_one_block():
     assert len(lines) < 35
 
 
-def test_errors_beyond_the_first_are_counted_though_their_nodes_share_a_row():
-    nodes = [
-        replace(FAILED[0], path=f"n{number:02}", error=f"broken in way {number:02}") for number in range(50)
+def test_failures_beyond_the_first_are_counted_though_their_arrays_share_a_row():
+    arrays = [replace(FAILED[0], path=f"n{number:02}") for number in range(50)]
+    ways = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX"
+    problems = [
+        Problem(kind="chunk", node=array.path, message=f"broken in way {way}")
+        for array, way in zip(arrays, ways, strict=True)
     ]
-    status = replace(examples.STATUS, nodes=tuple(nodes))
+    status = replace(examples.STATUS, arrays=tuple(arrays), problems=tuple(problems))
     lines = list(printed(report_status.blocks(status), Page(width=80)))
     assert [line.split()[:4] for line in lines if "failed  " in line] == [["/n00", "to", "n49", "failed"]]
-    assert sum("broken in way" in line for line in lines) == 20
-    assert "  and 30 more errors (--all shows them)" in lines
+    assert sum("broken in way" in line for line in lines) == 8
+    assert "  and 42 more chunk refusals (--all shows them)" in lines
     everything = list(printed(report_status.blocks(status), Page(width=80, everything=True)))
     assert sum("broken in way" in line for line in everything) == 50
 
 
 def test_a_total_that_is_an_estimate_is_marked_as_one():
     figures = {"bytes_done": 5, "bytes_total": 9, "bytes_known": False}
-    going = NodeStatus(path="a", kind="array", route="relink", state="pending", **figures)
-    status = replace(examples.STATUS, nodes=(going,), **figures)
+    going = ArrayStatus(path="a", route="relink", state="pending", **figures)
+    status = replace(examples.STATUS, arrays=(going,), **figures)
     text = "\n".join(printed(report_status.blocks(status), Page(width=120)))
     assert text.count("5 B of ~9 B") == 2, "in the row and in the summary"
 
 
-PENDING = (NodeStatus(path="a", kind="array", route="relink", state="pending"),)
-FAILED = (NodeStatus(path="a", kind="array", route="relink", state="failed", error="broken"),)
+PENDING = (ArrayStatus(path="a", route="relink", state="pending"),)
+FAILED = (ArrayStatus(path="a", route="relink", state="failed"),)
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         pytest.param(
-            {"activity": "stopped", "nodes": PENDING}, "Continue with: zarrlift resume", id="stopped"
+            {"activity": "stopped", "arrays": PENDING}, "Continue with: zarrlift resume", id="stopped"
         ),
-        pytest.param({"activity": "stale", "nodes": PENDING}, "Continue with: zarrlift resume", id="killed"),
-        pytest.param({"activity": "stopped", "nodes": FAILED}, "After the cause is fixed: ", id="failed"),
+        pytest.param({"activity": "stale", "arrays": PENDING}, "Continue with: zarrlift resume", id="killed"),
+        pytest.param({"activity": "stopped", "arrays": FAILED}, "After the cause is fixed: ", id="failed"),
         pytest.param({"activity": "unknown"}, "If that process has ended: zarrlift resume", id="elsewhere"),
         pytest.param({"undoing": True}, "It is being undone. Continue", id="undone"),
-        pytest.param({"activity": "running"}, "4 nodes: ", id="running"),
-        pytest.param({"activity": None, "state": "done"}, "4 nodes: ", id="done"),
+        pytest.param({"activity": "running"}, "3 arrays: ", id="running"),
+        pytest.param({"activity": None, "state": "done"}, "3 arrays: ", id="done"),
     ],
 )
 def test_a_status_advises_what_is_right(changes, expected):

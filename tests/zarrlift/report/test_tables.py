@@ -140,5 +140,5 @@ def test_what_was_done_is_shown_without_its_plan() -> None:
         "<Outcome done: 2 of 3 arrays, 2 groups, 538 chunks, 1 problems, job '/data/new.zarr.zarrlift.db'>"
     )
     assert repr(examples.STATUS) == (
-        "<Status '/data/new.zarr.zarrlift.db' (incomplete, stopped): 1 of 4 nodes done, 1 failed, 1 refused>"
+        "<Status '/data/new.zarr.zarrlift.db' (incomplete, stopped): 1 of 3 arrays done, 1 failed, 1 refused>"
     )

@@ -201,5 +201,5 @@ def test_no_more_is_done_than_there_is_and_at_the_end_all_of_it(web: str, tmp_pa
     assert watched.seen[0] == (0, sum(array.bytes_read for array in plan.arrays))
     assert [(done, total) for done, total in watched.seen if done > total] == []
     assert watched.seen[-1] == (outcome.bytes_in, outcome.bytes_in)
-    for node in zarrlift.status(tmp_path / "out.zarr").nodes:
-        assert (node.bytes_total, node.bytes_known) == (node.bytes_done, True)
+    for array in zarrlift.status(tmp_path / "out.zarr").arrays:
+        assert (array.bytes_total, array.bytes_known) == (array.bytes_done, True)

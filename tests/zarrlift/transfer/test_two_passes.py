@@ -384,7 +384,7 @@ def test_a_killed_run_of_shards_goes_on(part: float, wide: Path, tmp_path: Path)
 @pytest.mark.slow(one_in=2)
 def test_a_report_counts_what_the_second_pass_has_written(rows, tight, tmp_path):
     assert zarrlift.migrate(rows, tmp_path / "new.zarr", recipe=COLUMNS).ok
-    (array,) = zarrlift.job_report(tmp_path / "new.zarr").arrays
+    (array,) = zarrlift.status(tmp_path / "new.zarr").arrays
     chunks = [file for file in (tmp_path / "new.zarr/a/c").rglob("*") if file.is_file()]
     assert array.bytes_after == sum(file.stat().st_size for file in chunks) < array.bytes_written
     assert array.objects_after == len(chunks)

@@ -143,8 +143,8 @@ def _escaped(char: str) -> str:
 
 
 def moment_text(seconds: float) -> str:
-    """A Unix time as text, the same wherever it is read."""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+    """A Unix time as text: local time with its UTC offset, to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(seconds))
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -53,6 +53,12 @@ class LastRun:
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of packages."""
 
+    def rate(self, done: int, updated: float) -> float | None:
+        """Average bytes per second since chunks started to move, until the last record; None if unknown."""
+        if self.moving is None or updated <= self.moving or done <= self.bytes_before:
+            return None
+        return (done - self.bytes_before) / (updated - self.moving)
+
     def to_text(self) -> str:
         """JSON, as stored in the job."""
         return json.dumps(asdict(self))

@@ -14,7 +14,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -42,6 +42,7 @@ from .database import (
 from .recorded_places import Source, has_moved, is_elsewhere, located, sources, to_record
 from .rows import (
     NODES,
+    NODES_WITH_PLANS,
     JobRecord,
     Kind,
     NodeRow,
@@ -52,6 +53,7 @@ from .rows import (
     as_stored,
     as_text,
     node_row,
+    planned_rows,
     plans_of,
 )
 from .tables import DocumentRows, LegacyRows, ListingRows, OtherRows
@@ -245,6 +247,11 @@ class Job:
         """All nodes, of one kind if given, sorted by path; with `done=False`, only those not done."""
         with reporting_damage(self.path):
             return list(map(node_row, self._db.rows(NODES, (kind, done))))
+
+    def planned_rows(self) -> Iterator[tuple[NodeRow, JSONObject, JSONObject]]:
+        """All nodes, each with its own part of the plan and that which arrays share; quicker than `plan`."""
+        common = self._db.rows("SELECT digest, plan FROM common")
+        return planned_rows(common, self._db.rows(NODES_WITH_PLANS, (None, True)))
 
     def done(self, kind: Kind) -> int:
         """Number of completed nodes of a kind."""

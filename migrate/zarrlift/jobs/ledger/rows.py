@@ -30,6 +30,7 @@ NODES: Final = """
 SELECT id, path, kind, state, published_ns, coalesce(problems, CASE kind WHEN 'refusal' THEN plan END),
     route, tasks, moves, bytes_in, bytes_known, reads, by_tasks
 FROM node WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path"""
+NODES_WITH_PLANS: Final = NODES.replace("\nFROM", ", plan\nFROM")
 
 
 class TaskTotals(NamedTuple):
@@ -185,6 +186,16 @@ def plans_of(common: Iterable[tuple[bytes, str]], rows: Iterable[tuple[Kind, str
                 document = {**document, "attributes": data["attributes"]}  # at its place in the document
             data = {**whole, **data, "document": document}
         yield ArrayPlan.from_json(data, layout)
+
+
+def planned_rows(
+    common: Iterable[tuple[bytes, str]], rows: Iterable[Sequence[Any]]
+) -> Iterator[tuple[NodeRow, JSONObject, JSONObject]]:
+    """Rows of `NODES_WITH_PLANS`, each with the JSON of its own part of the plan and of the shared part."""
+    shared: dict[str, JSONObject] = {digest.hex(): json.loads(text) for digest, text in common}
+    for *columns, text in rows:
+        data = json.loads(text)
+        yield node_row(columns), data, shared[data[_SHARED]] if _SHARED in data else data
 
 
 def _split(plan: JSONObject) -> tuple[bytes, str, JSONObject]:

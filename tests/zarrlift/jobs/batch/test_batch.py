@@ -555,10 +555,10 @@ def test_one_report_has_all_archives(old: Path, capsys: pytest.CaptureFixture[st
     page = Path("all.html").read_text()
     assert all(row in page for row in ("a/v2.zarr", BROKEN, NOTHING))
     archives = json.loads(capsys.readouterr().out)["result"]["archives"]
-    reports = {row["relative"]: row["report"] for row in archives}
-    assert len(reports) == 7
-    assert reports[NOTHING] is None
-    assert reports["a/v2.zarr"]["state"] == "done"
+    statuses = {row["relative"]: row["status"] for row in archives}
+    assert len(statuses) == 7
+    assert statuses[NOTHING] is None
+    assert statuses["a/v2.zarr"]["state"] == "done"
 
 
 def test_what_is_for_one_archive_is_no_option_of_a_batch(

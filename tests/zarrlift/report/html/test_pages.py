@@ -29,7 +29,7 @@ import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.cli import main
 from zarrlift.errors import StorageError
-from zarrlift.jobs.job_report import ArrayReport, JobReport, StoredForm
+from zarrlift.jobs.status import Status
 from zarrlift.report.html.pages import job_page
 from zarrlift.report.html.pictures import (
     MAX_READ,
@@ -65,22 +65,10 @@ class Page(HTMLParser):
             self.text += data
 
 
-def report_of(arrays: int = 4, **changes: object) -> JobReport:
-    form = StoredForm(data_type="uint16", chunk_shape=(64, 64), shard_shape=None, codecs="bytes > zstd:3")
-    rows = tuple(
-        ArrayReport(
-            path=f"images/{number}", state="done", route="recode", reason="bytes codecs", shape=(512, 512),
-            before=form, after=form, objects_before=64, objects_after=64, bytes_before=9000, bytes_after=8000,
-            bytes_read=9000, bytes_written=8000,
-        )
-        for number in range(arrays)
-    )  # fmt: skip
-    report = JobReport(
-        job="/data/a.zarrlift.db", source="/data/old/a.zarr", destination="/data/new/a.zarr", in_place=False,
-        format="zarr2", state="done", activity=None, created=1.8e9, updated=1.8e9, seconds=3.0, retries=2,
-        checked="sample", verified=None, arrays=rows, groups_done=1, groups_total=1, problems=(),
-    )  # fmt: skip
-    return replace(report, **changes)
+def status_of(arrays: int = 4, **changes: object) -> Status:
+    rows = tuple(replace(examples.STATUS.arrays[0], path=f"images/{number}") for number in range(arrays))
+    done = {"state": "done", "activity": None, "problems": (), "arrays": rows}
+    return replace(examples.STATUS, **{**done, **changes})
 
 
 def test_a_page_of_a_job_has_its_arrays_and_pictures_before_and_after(tmp_path, monkeypatch):
@@ -93,7 +81,7 @@ def test_a_page_of_a_job_has_its_arrays_and_pictures_before_and_after(tmp_path, 
     assert len(pictures) == 2 * 3  # the multiscale, its labels, and the photo; before and after
     assert all(src.startswith("data:image/png;base64,") for src in pictures)
     assert all(before == after for before, after in zip(pictures[::2], pictures[1::2], strict=True))
-    for array in zarrlift.job_report("b").arrays:
+    for array in zarrlift.status("b").arrays:
         assert f"/{array.path}" in page.text
     assert main(["status", "b", "--html", "b.html", "--no-pictures"]) == 0
     assert "img" not in dict(Page((tmp_path / "b.html").read_text()).found)
@@ -134,7 +122,7 @@ def test_a_source_that_is_gone_leaves_the_pictures_after_and_is_asked_once(tmp_p
 
 def test_a_page_loads_and_runs_nothing(tmp_path, monkeypatch):
     """Its policy allows its own style, by its hash, and pictures inside it."""
-    text = job_page(report_of(), Pictures())
+    text = job_page(status_of(), Pictures())
     style = re.search("<style>(.*?)</style>", text, re.DOTALL)[1]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     (policy,) = [
@@ -167,14 +155,14 @@ def test_nothing_of_a_hostile_archive_is_markup(tmp_path, monkeypatch):
 
 
 def test_what_is_too_much_for_a_page_is_counted():
-    assert "500 more arrays" in Page(job_page(report_of(2500), Pictures())).text
+    assert "500 more arrays" in Page(job_page(status_of(2500), Pictures())).text
 
 
 @pytest.mark.parametrize("state", ["incomplete", "done", "finished", "undone"])
 def test_a_job_in_any_state_has_a_page(state):
     for in_place in (False, True):
-        report = report_of(state=state, in_place=in_place, destination="/data/old/a.zarr")
-        assert state in Page(job_page(report, Pictures())).text
+        status = status_of(state=state, in_place=in_place, destination="/data/old/a.zarr")
+        assert state in Page(job_page(status, Pictures())).text
 
 
 def test_a_page_of_a_batch_has_what_is_wrong_with_each_archive(tmp_path, monkeypatch):
@@ -500,7 +488,7 @@ def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
     (tmp_path / "all/broken.zarr/zarr.json").write_text("{")
     main(["batch", "run", "all", "--to", "v3/{name}", "--quiet"])
     main(["status", "v3", "--html", "batch.html"])
-    stopped = report_of(200, state="incomplete", problems=examples.FAILED.problems)
+    stopped = status_of(200, state="incomplete", problems=examples.FAILED.problems)
     (tmp_path / "stopped.html").write_text(job_page(stopped, Pictures()))
     pages = [url(path) for path in sorted(tmp_path.glob("*.html"))]
     assert len(pages) == 5
