@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..storage.base import Storage
 
 
-def opened(source: Place, options: Mapping[str, Any]) -> tuple[Storage, Reading, Format | None]:
+def open_source(source: Place, options: Mapping[str, Any]) -> tuple[Storage, Reading, Format | None]:
     """The storage at a place, and how its archive is read, by the keywords of a public function."""
     described, opening = given(options, Describing, SourceOptions)
     storage = open_storage(

@@ -7,7 +7,7 @@ from typing import Unpack
 from zarrstack.core.errors import UsageError
 
 from ..archive.nodes import Archive
-from ..formats.describe import describe, opened
+from ..formats.describe import describe, open_source
 from ..planning.inspection import inspected
 from ..planning.plans import Plan
 from ..recipe.keywords import (
@@ -86,7 +86,7 @@ def inspect(source: Place, **options: Unpack[_Describing]) -> Archive:
     >>> [node.path for node in archive.nodes]
     ['', 'lat', 'lon', 'sst', 'time']
     """
-    storage, reading, format = opened(source, options)  # noqa: A001 - as in other functions
+    storage, reading, format = open_source(source, options)  # noqa: A001 - as in other functions
     archive = describe(storage, format=format, options=reading)
     refuse_several(archive, storage, format, "DST")
     return inspected(archive, storage, reading)
@@ -229,12 +229,12 @@ def resume(
     'nothing to do'
     """
     # Not loaded by a first run.
-    from .opened_job import opened, unclaimed_job
+    from .opened_job import claim_and_open, unclaimed_job
     from .resume.resume_job import resume_job
 
     job, places, moved, running, watching = given(options, JobPlace, Places, Moved, Running, Watching)
     unclaimed = unclaimed_job(
         target, "resume", job, places, RunOptions.of(running), moved=moved, verify=verify
     )
-    with opened(unclaimed, progress, watching) as it:
-        return it.end(resume_job(it))
+    with claim_and_open(unclaimed, progress, watching) as open_job:
+        return open_job.end(resume_job(open_job))

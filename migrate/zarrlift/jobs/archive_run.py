@@ -143,15 +143,17 @@ def migrate_archive(
             from .resume.resume_job import resume_job
 
             existing = UnclaimedJob(verb="resume", path=path, ends=ends, options=options)
-            with open_claimed(existing, claim, progress) as it:
-                return it.end(resume_job(it))
+            with open_claimed(existing, claim, progress) as open_job:
+                return open_job.end(resume_job(open_job))
         with (
             checks_for(ends.source, ends.destination, options.verify) as checks,
             new_job(request, ends, path, claim, options, progress) as (job, plan, inventories),
         ):
             set_aside(job, ends.destination)
-            it = OpenJob(job=job, ends=ends, options=options, checks=checks, claim=claim, progress=progress)
-            return it.end(it.run_to_end(plan, inventories))
+            open_job = OpenJob(
+                job=job, ends=ends, options=options, checks=checks, claim=claim, progress=progress
+            )
+            return open_job.end(open_job.run_to_end(plan, inventories))
 
 
 @contextmanager

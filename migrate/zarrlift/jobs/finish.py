@@ -26,7 +26,7 @@ from .branch import finish_branch
 from .disk_sync import sync
 from .ledger.find_job import refuse_undone
 from .ledger.ledger import Job
-from .opened_job import opened_result
+from .opened_job import open_result
 from .outcome import Outcome, kept
 from .ownership import documents
 from .resume.lost_tasks import is_torn
@@ -70,30 +70,31 @@ def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
     >>> zarrlift.finish("ocean.zarr").state
     'finished'
     """
-    job, opening, taking_over = given(options, JobPlace, SourceOptions, TakingOver)
+    job_place, opening, taking_over = given(options, JobPlace, SourceOptions, TakingOver)
     both = Places(storage_options=opening.storage_options, dest_storage_options=opening.storage_options)
-    with opened_result(target, "finish", job, both, taking_over) as it:
-        if it.place.on_branch:
-            state, left_out = finish_branch(it.job, it.place)
-            return it.end(state, removed=left_out)
-        if it.job.state == "finished":
-            return it.end("nothing to do")
-        _require_verified(it.job, it.plan)
-        legacy, problems = _legacy_documents(it.plan, it.place)
+    with open_result(target, "finish", job_place, both, taking_over) as result:
+        job, plan, place = result.job, result.plan, result.place
+        if place.on_branch:
+            state, left_out = finish_branch(job, place)
+            return result.end(state, removed=left_out)
+        if job.state == "finished":
+            return result.end("nothing to do")
+        _require_verified(job, plan)
+        legacy, problems = _legacy_documents(plan, place)
         if problems:
-            return it.end("incomplete", problems)
+            return result.end("incomplete", problems)
         # The chunks belong to the result and may be written by its users.
-        changed = [replace(note, severity="note") for note in changed_objects(it.job, it.plan, it.place)]
-        lacking = [replace(problem, severity="warning") for problem in incomplete_arrays(it.job, both)]
-        sync(it.place)  # the new documents, before the old ones are removed
-        it.job.sync_commits()
-        it.job.legacy.keep(legacy)
-        it.job.commit()
+        changed = [replace(note, severity="note") for note in changed_objects(job, plan, place)]
+        lacking = [replace(problem, severity="warning") for problem in incomplete_arrays(job, both)]
+        sync(place)  # the new documents, before the old ones are removed
+        job.sync_commits()
+        job.legacy.keep(legacy)
+        job.commit()
         for key, _ in legacy:
-            it.place.delete(key)
-        it.job.note(state="finished")
-        it.job.commit()
-        return it.end("finished", (*changed, *lacking), removed=len(legacy))
+            place.delete(key)
+        job.note(state="finished")
+        job.commit()
+        return result.end("finished", (*changed, *lacking), removed=len(legacy))
 
 
 def _require_verified(job: Job, plan: Plan) -> None:

@@ -1,10 +1,10 @@
 """Opens a job for a verb, by the same steps in one order.
 
     unclaimed = unclaimed_job(target, "resume", job, places, options)
-    with opened(unclaimed, progress, watching) as it:
-        return it.end(resume_job(it))
+    with claim_and_open(unclaimed, progress, watching) as open_job:
+        return open_job.end(resume_job(open_job))
 
-Verbs that only change a result need no source: `with opened_result(target, "undo", ...) as it`. Nothing is
+Verbs that only change a result need no source: `with open_result(target, "undo", ...) as result`. Nothing is
 written to a place before it is claimed and everything that may be refused has been looked at.
 """
 
@@ -133,7 +133,7 @@ def _lacking(job: Job, places: Places) -> tuple[Problem, ...]:
 
 
 @contextmanager
-def opened(
+def claim_and_open(
     unclaimed: UnclaimedJob,
     progress: ProgressChoice,
     watching: Watching = Watching(),  # noqa: B008 - frozen
@@ -142,9 +142,9 @@ def opened(
     with (
         observed(progress, unclaimed.ends.source.url, unclaimed.ends.destination.url, watching) as display,
         claimed(unclaimed.ends.place, unclaimed.path, take_over=unclaimed.options.take_over) as claim,
-        open_claimed(unclaimed, claim, display) as it,
+        open_claimed(unclaimed, claim, display) as open_job,
     ):
-        yield it
+        yield open_job
 
 
 @contextmanager
@@ -211,27 +211,31 @@ class OpenResult:
 
 
 @contextmanager
-def opened_result(
-    target: PathText, verb: Literal["finish", "undo"], job: JobPlace, places: Places, taking_over: TakingOver
+def open_result(
+    target: PathText,
+    verb: Literal["finish", "undo"],
+    job_place: JobPlace,
+    places: Places,
+    taking_over: TakingOver,
 ) -> Iterator[OpenResult]:
     """Find a job, open it for writing, and claim the place of its result; JobError."""
     began, take_over = time.monotonic(), taking_over.take_over
-    with Job.open(find_job(target, job)) as it:
-        settle_result(it, target, places)
-        plan = it.plan()
+    with Job.open(find_job(target, job_place)) as job:
+        settle_result(job, target, places)
+        plan = job.plan()
         place = open_storage(
             plan.destination, storage_options=places.of_result(in_place=plan.in_place), mode="w"
         )
         place.document_bound = WRITTEN
         follow_links_in_place(place, follow_links=plan.reading.follow_links, in_place=plan.in_place)
         refuse_unsupported(verb, place, in_place=plan.in_place)
-        require_root(it, without_layers(place))
-        done = it.state == ("undone" if verb == "undo" else "finished")
+        require_root(job, without_layers(place))
+        done = job.state == ("undone" if verb == "undo" else "finished")
         if done:
-            sweep_claim(place, it.path)
-        with nullcontext() if done else claimed(place, it.path, take_over=take_over) as claim:
-            storage = with_layers(place, it.record.dest_through, written=True)
-            yield OpenResult(job=it, plan=plan, place=place, storage=storage, claim=claim, began=began)
+            sweep_claim(place, job.path)
+        with nullcontext() if done else claimed(place, job.path, take_over=take_over) as claim:
+            storage = with_layers(place, job.record.dest_through, written=True)
+            yield OpenResult(job=job, plan=plan, place=place, storage=storage, claim=claim, began=began)
 
 
 def refuse_update(job: Job) -> None:

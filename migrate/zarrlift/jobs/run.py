@@ -97,11 +97,11 @@ class Run:
         try:
             self._branch.begin()
             with self.options.heeding_stop():
-                self._arrays()
-            self._look_for_new_nodes()
+                self._run_arrays()
+            self._report_new_nodes()
             self._publisher.groups()
             self._branch.publish()
-            removed = self._look_again()
+            removed = self._hide_incomplete()
         except (DestinationError, JobError, StorageError, WorkerError) as error:
             stopped = error.problem
         except BrokenExecutor as error:
@@ -138,7 +138,7 @@ class Run:
 
     # Arrays
 
-    def _arrays(self) -> None:
+    def _run_arrays(self) -> None:
         """Bring each array that is not done to the end of its states."""
         rows = {row.path: row for row in self.job.nodes("array")}
         pending = [
@@ -152,7 +152,7 @@ class Run:
         rates = RouteRates(remote=not self._engine.local, earlier=self.job.fact("route_rates"))
         amounts = [(array.plan, totals.get(array.row.id)) for array in pending]
         self._work = WorkTotal(self.progress, amounts, rates)
-        self._without_tasks(array for array in pending if not array.plan.tasks)
+        self._check_without_tasks(array for array in pending if not array.plan.tasks)
         with_tasks = [array for array in pending if array.plan.tasks]
         for first_pass in (True, False):
             # An array in two passes waits again after its first one, unless it has failed.
@@ -165,12 +165,12 @@ class Run:
                 self._move(chosen, first_pass=first_pass)
         self._moved = self._moved.plus(MoveResult(retries=self._work.note(self.job)))
 
-    def _without_tasks(self, arrays: Iterable[RunArray]) -> None:
+    def _check_without_tasks(self, arrays: Iterable[RunArray]) -> None:
         """Check and publish arrays of which nothing is to be done; some are checked while others appear."""
         copied = (array for array in arrays if self._advance(array) is ArrayState.COPIED)
         while batch := list(islice(copied, _BATCH)):
-            self._continue(batch)
-        self._checked()
+            self._check_and_publish(batch)
+        self._take_check_results()
 
     def _move(self, arrays: list[RunArray], *, first_pass: bool) -> None:
         """Run the tasks of arrays: each goes on as soon as its last task has ended."""
@@ -217,9 +217,9 @@ class Run:
                 self._work.note_silence(self.job, then=self._commit_sometimes)
                 if self.options.limit is not None:
                     self._commit_sometimes()
-                self._continue(copied)
+                self._check_and_publish(copied)
                 check()
-            self._checked()
+            self._take_check_results()
         except KeyboardInterrupt:
             executor.give_up()
             raise
@@ -260,14 +260,14 @@ class Run:
         array.state = following(array)
         return array.state
 
-    def _continue(self, copied: list[RunArray]) -> None:
+    def _check_and_publish(self, copied: list[RunArray]) -> None:
         """Check what has been copied, and publish what has been checked in the meantime."""
         begun = len(self._checking)
         if copied:
-            self._copied(copied)
-        self._checked(begun)
+            self._start_checks(copied)
+        self._take_check_results(begun)
 
-    def _copied(self, arrays: list[RunArray]) -> None:
+    def _start_checks(self, arrays: list[RunArray]) -> None:
         """All tasks of some arrays have ended: those that are whole are checked."""
         whole: list[RunArray] = []
         for array in arrays:
@@ -282,7 +282,7 @@ class Run:
             retire(whole, self._tasks, self.destination)
             self._begin_listing(whole)
             unchanged = self._source_check.begin([array.plan for array in whole])
-            self._checking.append((whole, self._verifying(whole), unchanged))
+            self._checking.append((whole, self._start_comparison(whole), unchanged))
         self._commit_sometimes()
 
     def _begin_listing(self, arrays: list[RunArray]) -> None:
@@ -303,7 +303,7 @@ class Run:
             in_background = self.destination.requests is not None
             array.missing = self._source_check.threads.submit(ask).result if in_background else ask
 
-    def _checked(self, begun: int | None = None) -> None:
+    def _take_check_results(self, begun: int | None = None) -> None:
         """Take the results of so many checks, of all by default: those that are right are published."""
         for _ in range(len(self._checking) if begun is None else begun):
             arrays, results, changes = self._checking.popleft()
@@ -314,9 +314,9 @@ class Run:
                 array.fail(problems if changed is None else (changed,))
                 if array.failures:
                     self.job.forget_tasks(array.row.id)
-            self._publish(arrays)
+            self._write_documents(arrays)
 
-    def _publish(self, arrays: list[RunArray]) -> None:
+    def _write_documents(self, arrays: list[RunArray]) -> None:
         self._publisher.require_root()
         published: list[tuple[int, int | None]] = []
         whole = [array.plan for array in arrays if not array.failures]
@@ -325,7 +325,7 @@ class Run:
             for array in arrays:
                 if array.plan.path in left:
                     array.fail((left[array.plan.path],))
-                written = None if array.failures else self._published(array)
+                written = None if array.failures else self._write_document(array)
                 if self._advance(array) is ArrayState.PUBLISHED:
                     published.append((array.row.id, written))
                     self._work.ended(array.plan)
@@ -335,7 +335,7 @@ class Run:
             self.job.record_published(published)
         self._commit_sometimes()
 
-    def _published(self, array: RunArray) -> int | None:
+    def _write_document(self, array: RunArray) -> int | None:
         """Write the document of an array; its modification time, if the storage has one."""
         try:
             self._require_objects(array)
@@ -364,7 +364,7 @@ class Run:
         self.job.record_node(array.row.id, "failed", published_ns=array.row.published_ns, problems=in_order)
         self._work.ended(array.plan, in_order)
 
-    def _verifying(self, arrays: list[RunArray]) -> Callable[[], Found]:
+    def _start_comparison(self, arrays: list[RunArray]) -> Callable[[], Found]:
         """Start to verify; the returned function gives the result for each array."""
         level = self.options.verify
         if level == "none":
@@ -374,14 +374,14 @@ class Run:
         question = Question(self.job.id, level, items, self._engine.budget)
         return checks.submit(question)
 
-    def _look_again(self) -> tuple[Problem, ...]:
+    def _hide_incomplete(self) -> tuple[Problem, ...]:
         """Hide published arrays of which others have removed objects in the meantime; their problems."""
         if self.options.no_list or self.destination.on_branch:
             return ()
         self._publisher.require_root()
         return hide_incomplete(self.job, self.plan, self.source, self.destination, ended=True)
 
-    def _look_for_new_nodes(self) -> None:
+    def _report_new_nodes(self) -> None:
         """Report nodes added to the source; in place, a new group document would hide them."""
         try:
             added = tuple(self._source_check.added())

@@ -53,7 +53,7 @@ class RunEngine:
 
     def tasks(self, arrays: list[ArrayPlan], worker: Worker) -> TaskExecutor:
         """What runs the tasks of some arrays; `worker` runs those in this process."""
-        engine = self._opened(arrays)
+        engine = self._open_engine(arrays)
         if engine is not None:
             if engine.in_process:
                 return in_pool(engine, worker)
@@ -80,7 +80,7 @@ class RunEngine:
             return None
         from ..verification.elsewhere import Elsewhere
 
-        engine = self._opened(list(self._plan.arrays))
+        engine = self._open_engine(list(self._plan.arrays))
         assert engine is not None
         budget = self._options.budget_of_one(self._plan.recipe.memory, engine)
         return Elsewhere(engine, with_share(self._spec, self._options.limit, engine), budget)
@@ -106,7 +106,7 @@ class RunEngine:
         if self._engine is not None:
             self._engine.close()
 
-    def _opened(self, arrays: list[ArrayPlan]) -> Engine | None:
+    def _open_engine(self, arrays: list[ArrayPlan]) -> Engine | None:
         """The engine that the options ask for; None for threads or forks, which each pass creates."""
         if self._engine is None and self._options.executor not in (None, "threads"):
             self._engine = engine_for(arrays, self._options, self.budget, local=self.local)

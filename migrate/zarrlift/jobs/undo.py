@@ -30,7 +30,7 @@ from ..transfer.tasks import sweep
 from .branch import undo_branch
 from .disk_sync import sync
 from .ledger.ledger import Job
-from .opened_job import OpenResult, opened_result
+from .opened_job import OpenResult, open_result
 from .outcome import Outcome, kept
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
 from .ownership import OwnObjects, PresentDocuments
@@ -68,45 +68,46 @@ def undo(target: PathText, **options: Unpack[_Undoing]) -> Outcome:
     >>> zarrlift.undo("new.zarr").state
     'undone'
     """
-    job, places, taking_over = given(options, JobPlace, Places, TakingOver)
-    with opened_result(target, "undo", job, places, taking_over) as it:
-        if it.job.state == "undone":
-            remove_inventory(it.job.path)  # an undo may have been killed before it did
-            return it.end("nothing to do")
+    job_place, places, taking_over = given(options, JobPlace, Places, TakingOver)
+    with open_result(target, "undo", job_place, places, taking_over) as result:
+        job, plan, place = result.job, result.plan, result.place
+        if job.state == "undone":
+            remove_inventory(job.path)  # an undo may have been killed before it did
+            return result.end("nothing to do")
         problems: list[Problem] = []
         restored = removed = 0
-        if it.place.on_branch:
-            problems += undo_branch(it.job, it.place)
+        if place.on_branch:
+            problems += undo_branch(job, place)
         else:
-            kept_aside = not_yet_aside(it.job, it.place)
-            if not kept_aside and left_aside(it.job, it.place) is None:
-                refuse_nothing_found(it.job, it.plan, it.storage)
-            if next(iter(it.job.legacy), None) is not None:
-                it.job.sync_commits()  # nothing else has those documents
-            it.job.note(undoing="yes")
-            it.job.commit()
+            kept_aside = not_yet_aside(job, place)
+            if not kept_aside and left_aside(job, place) is None:
+                refuse_nothing_found(job, plan, result.storage)
+            if next(iter(job.legacy), None) is not None:
+                job.sync_commits()  # nothing else has those documents
+            job.note(undoing="yes")
+            job.commit()
             if not kept_aside:
-                restored = _restored(it.job, it.place)
-                removed = _undone(it, places.storage_options, problems)
+                restored = _restored(job, place)
+                removed = _undone(result, places.storage_options, problems)
         # If something could not be removed, the next undo removes the rest.
         if not any(problem.kind == "storage" for problem in problems):
-            if it.plan.in_place:
-                sync(it.place)  # what was removed would come back on btrfs
-            it.job.note(state="undone", verified=None, undoing=None)
-            it.job.commit()
-            remove_inventory(it.job.path)
-        return it.end("undone", problems, removed=removed, restored=restored)
+            if plan.in_place:
+                sync(place)  # what was removed would come back on btrfs
+            job.note(state="undone", verified=None, undoing=None)
+            job.commit()
+            remove_inventory(job.path)
+        return result.end("undone", problems, removed=removed, restored=restored)
 
 
-def _undone(it: OpenResult, source_options: StorageOptions, problems: list[Problem]) -> int:
+def _undone(result: OpenResult, source_options: StorageOptions, problems: list[Problem]) -> int:
     """Remove what the job wrote, and restore what it replaced; returns the number of objects removed."""
-    job, plan, place = it.job, it.plan, it.place
+    job, plan, place = result.job, result.plan, result.place
     if isinstance(place, LocalStorage):
         problems.extend(_sweep_own(place, job))
-    documents = PresentDocuments.of(job, plan, it.storage)
+    documents = PresentDocuments.of(job, plan, result.storage)
     problems += documents.problems()
     source = _source_of_links(job, plan, source_options)
-    removed = _removed(it, source, documents, problems)
+    removed = _removed(result, source, documents, problems)
     if isinstance(place, LocalStorage) and not plan.in_place:
         keys = {problem.key for problem in problems}
         problems.extend(_sweep(place, keys, documents.kept & documents.arrays))
@@ -138,10 +139,10 @@ def _source_of_links(job: Job, plan: Plan, options: StorageOptions) -> Storage |
 
 
 def _removed(
-    it: OpenResult, source: Storage | None, documents: PresentDocuments, problems: list[Problem]
+    result: OpenResult, source: Storage | None, documents: PresentDocuments, problems: list[Problem]
 ) -> int:
     """Delete what the job wrote, except for nodes that remain visible; returns the number of objects."""
-    job, plan, storage = it.job, it.plan, it.storage
+    job, plan, storage = result.job, result.plan, result.storage
     for path in documents.removable:  # the root's first, so no reader sees an incomplete v3 tree
         storage.delete(join(path, "zarr.json"))
     removed = len(documents.removable)

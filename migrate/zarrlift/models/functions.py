@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
-from ..formats.describe import opened
+from ..formats.describe import open_source
 from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit
@@ -79,7 +79,7 @@ def show(
         read = checked_model(place, "the model") if isinstance(place, dict) else read_model(place)  # type: ignore[arg-type]
         return as_v3(read, recipe) if migrated else read
     target: Any = getattr(place, "store_path", place)  # for an object that zarr has opened
-    storage, reading, format = opened(target, options)  # noqa: A001 - as in the public functions
+    storage, reading, format = open_source(target, options)  # noqa: A001 - as in the public functions
     hierarchy = read_hierarchy(storage, format=format, options=reading)
     return as_v3(hierarchy, recipe) if migrated else hierarchy
 

@@ -113,7 +113,7 @@ class CarryOver:
         """The objects that are not `lost`."""
         return objects[[number not in self.lost for number in objects.tolist()]] if self.lost else objects
 
-    def opened(self, shard: int) -> bool:
+    def opened_before(self, shard: int) -> bool:
         """Whether a shard was opened before; marks it as opened."""
         if shard in self._opened:
             return True

@@ -79,7 +79,7 @@ class ShardReader(InnerChunks):
             numbers, wanted = carried.readable(numbers), None if wanted is None else carried.new(wanted)
         for number in self.in_turn(numbers.tolist()):
             key = self.key(number)
-            again = carried is not None and carried.opened(number)
+            again = carried is not None and carried.opened_before(number)
             try:
                 for chunk in self.stored(number, wanted):
                     yield key, chunk

@@ -21,7 +21,7 @@ from zarrstack.base.byte_ranges import cut
 from zarrstack.core.paths import prefix_of
 from zarrstack.layers.readonly import ReadOnlyLayer
 
-from ..formats.describe import opened
+from ..formats.describe import open_source
 from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.options import Reading
 from ..recipe.recipe import Recipe
@@ -74,7 +74,7 @@ def open(  # noqa: A001 - what readers of archives expect it to be called
     >>> ocean["lat"][:3]
     array([-89., -87., -85.])
     """
-    storage, reading, format = opened(source, options)  # noqa: A001 - as in the public functions
+    storage, reading, format = open_source(source, options)  # noqa: A001 - as in the public functions
     view = view_of(storage, format=format, reading=reading, recipe=recipe)
     place = path.strip("/")
     view.require_node(place)

@@ -92,7 +92,7 @@ def running(source: Path, destination: Any, **options: Any) -> Iterator[None]:
     """While a migration on another thread is about to publish its first array."""
     here, there = threading.Event(), threading.Event()
     outcomes: list[zarrlift.Outcome] = []
-    publish = Run._publish
+    publish = Run._write_documents
 
     def wait(self: Run, arrays: list[Any]) -> None:
         here.set()
@@ -100,7 +100,7 @@ def running(source: Path, destination: Any, **options: Any) -> Iterator[None]:
         publish(self, arrays)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Run, "_publish", wait)
+        patched.setattr(Run, "_write_documents", wait)
         thread = threading.Thread(
             target=lambda: outcomes.append(zarrlift.migrate(source, destination, **options))
         )
@@ -467,7 +467,7 @@ def test_what_a_store_says_of_an_exclusive_creation_is_understood(
 def test_a_claim_goes_with_the_job_however_that_ends(source: Path, tmp_path: Path, destination: Path) -> None:
     (source / "g/relink/0.0").write_bytes(b"garbage")
     assert not zarrlift.migrate(source, destination).ok
-    with stopping(Run, "_arrays"), pytest.raises(zarrlift.Interrupted):
+    with stopping(Run, "_run_arrays"), pytest.raises(zarrlift.Interrupted):
         zarrlift.resume(destination)
     with pytest.raises(JobError, match="belongs to a different job"):
         zarrlift.migrate(source / "g", destination)

@@ -690,7 +690,7 @@ def test_a_copy_that_was_cut_short_is_not_taken_for_the_destination(source: Path
 @pytest.mark.parametrize("there", ["chunks", "nothing"])
 def test_before_an_array_is_published_its_chunks_tell(there: str, source: Path, destination: Path) -> None:
     shutil.rmtree(source / "empty")
-    with stopping(Run, "_publish"), pytest.raises(zarrlift.Interrupted):
+    with stopping(Run, "_write_documents"), pytest.raises(zarrlift.Interrupted):
         zarrlift.migrate(source, destination)
     moved = move(destination)
     if there == "chunks":

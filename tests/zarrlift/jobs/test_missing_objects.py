@@ -26,14 +26,14 @@ from zarrlift.transfer.worker import Worker
 
 def _removing(monkeypatch: pytest.MonkeyPatch, destination: Path, key: str) -> None:
     """Let others remove an object when its array is about to be published."""
-    publish = Run._publish
+    publish = Run._write_documents
 
     def removing(run: Run, arrays: list[Any]) -> None:
         if any(key.startswith(array.plan.path + "/") for array in arrays):
             (destination / key).unlink()
         publish(run, arrays)
 
-    monkeypatch.setattr(Run, "_publish", removing)
+    monkeypatch.setattr(Run, "_write_documents", removing)
 
 
 @pytest.mark.parametrize("key", ["g/relink/c/3/3", "g/recode/c/0", "h/rewrite/c/0/0"])
@@ -79,14 +79,14 @@ def test_an_array_is_not_published_with_an_object_of_another_size(
     content: bytes, source: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Listings of stores have sizes."""
-    publish = Run._copied
+    publish = Run._start_checks
 
     def cutting(run: Run, arrays: list[Any]) -> None:
         if any(array.plan.path == "g/relink" for array in arrays):
             bucket.put("new", {"g/relink/c/3/3": content})
         publish(run, arrays)
 
-    monkeypatch.setattr(Run, "_copied", cutting)
+    monkeypatch.setattr(Run, "_start_checks", cutting)
     job, options = tmp_path / "job.db", {"dest_storage_options": bucket.options}
     outcome = zarrlift.migrate(source, bucket.url("new"), job=job, verify="none", **options)
     assert [(problem.node, problem.found) for problem in outcome.problems] == [

@@ -199,7 +199,7 @@ def test_an_interruption_names_them_too(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zarrlift.jobs.run.Run._arrays", stop)
+    monkeypatch.setattr("zarrlift.jobs.run.Run._run_arrays", stop)
     with pytest.raises(zarrlift.Interrupted) as stopped:
         zarrlift.migrate(
             source, f"memory://{uuid.uuid4()}/x", job=tmp_path / "j.db", dest_storage_options={"key": "AKIA"}

@@ -194,7 +194,7 @@ def during(
     **options: Any,
 ) -> zarrlift.Outcome:
     """A migration during which the source changes once: when all chunks of an array are written."""
-    copied = Run._copied
+    copied = Run._start_checks
     done: list[bool] = []
 
     def changing(self: Run, arrays: list[Any]) -> None:
@@ -204,7 +204,7 @@ def during(
         copied(self, arrays)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "_copied", changing)
+        patched.setattr(Run, "_start_checks", changing)
         outcome = zarrlift.migrate(kind.place, destination, **kind.options, **options)
     assert done
     return outcome

@@ -39,7 +39,7 @@ def interrupted(source: Path, destination: Path) -> dict[str, bytes]:
     """A copy of which chunks are written and recorded, and no array is there yet."""
     shutil.rmtree(source / "empty")  # it would be there before all others
     (source / ".zmetadata").unlink()
-    with stopping(Run, "_publish"), pytest.raises(zarrlift.Interrupted):
+    with stopping(Run, "_write_documents"), pytest.raises(zarrlift.Interrupted):
         zarrlift.migrate(source, destination)
     return tree(destination)
 
@@ -290,14 +290,14 @@ def test_a_directory_that_could_not_be_removed_goes_with_the_next_undo(
 def test_a_resume_writes_anew_what_was_found_wrong(source: Path, destination: Path) -> None:
     """A disk that lost a chunk, say: what is recorded as written is not asked about twice."""
     with pytest.MonkeyPatch.context() as patched:
-        verify = Run._verifying
+        verify = Run._start_comparison
 
         def damage(self: Run, arrays: list[Any]) -> object:
             for file in destination.glob("g/relink/c/*/*"):
                 file.unlink()
             return verify(self, arrays)
 
-        patched.setattr(Run, "_verifying", damage)
+        patched.setattr(Run, "_start_comparison", damage)
         outcome = zarrlift.migrate(source, destination, verify="full")
     assert {problem.node for problem in outcome.problems} == {"g/relink"}
     assert zarrlift.resume(destination, verify="full").ok

@@ -309,7 +309,7 @@ def test_a_block_that_is_gone_is_missed_without_a_listing_of_the_source(
     archive: Path, web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What exists in the source is not known, but a block that was written has an object."""
-    destination, publish, removed = tmp_path / "out.zarr", Run._publish, []
+    destination, publish, removed = tmp_path / "out.zarr", Run._write_documents, []
 
     def removing(run: Run, arrays: list[Any]) -> None:
         for array in arrays:
@@ -318,7 +318,7 @@ def test_a_block_that_is_gone_is_missed_without_a_listing_of_the_source(
                 shutil.rmtree(destination / "g" / "recode" / "c")
         publish(run, arrays)
 
-    monkeypatch.setattr(Run, "_publish", removing)
+    monkeypatch.setattr(Run, "_write_documents", removing)
     outcome = zarrlift.migrate(web, destination, recipe=Recipe(base=OPTIONS["both"]))
     assert removed
     assert [problem.node for problem in outcome.problems] == ["g/recode"]

@@ -79,14 +79,14 @@ def before_its_first_object(case: Case, patched: pytest.MonkeyPatch) -> zarrlift
 
 
 def after_its_last_object(case: Case, patched: pytest.MonkeyPatch) -> zarrlift.Outcome:
-    copied, done = Run._copied, []
+    copied, done = Run._start_checks, []
 
     def late(self: Run, arrays: list[Any]) -> None:
         if not done and any(array.plan.path == "a" for array in arrays):
             done.append(case.change())
         copied(self, arrays)
 
-    patched.setattr(Run, "_copied", late)
+    patched.setattr(Run, "_start_checks", late)
     return case.migrate()
 
 

@@ -239,7 +239,7 @@ def test_a_run_that_was_stopped_while_what_lies_between_is_removed(
 def test_undo_of_an_interrupted_run_removes_what_lies_between(
     rows: Path, tmp_path: Path, tight: None
 ) -> None:
-    with stopping(Run, "_copied"), pytest.raises(zarrlift.Interrupted):
+    with stopping(Run, "_start_checks"), pytest.raises(zarrlift.Interrupted):
         zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
     assert list((tmp_path / "new" / PASSES).rglob("*"))
     assert zarrlift.undo(tmp_path / "new").problems == ()
@@ -298,14 +298,14 @@ def test_a_shard_that_goes_away_between_the_passes_is_told(
     rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the source has is looked at again before the second pass."""
-    copied = Run._copied
+    copied = Run._start_checks
 
     def damage(self: Run, arrays: list[RunArray]) -> None:
         copied(self, arrays)
         for file in (rows / "a/c/3").glob("*") if arrays[0].first_pass else ():
             file.write_bytes(b"short")
 
-    monkeypatch.setattr(Run, "_copied", damage)
+    monkeypatch.setattr(Run, "_start_checks", damage)
     outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
     if rows.name == "rows.zarr":
         assert outcome.ok, "all of it was read before"
@@ -320,7 +320,7 @@ def test_what_lies_between_and_is_removed_is_no_fill_value(
     share: float, rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the source is in shards, whose inner chunks are counted and not named."""
-    copied = Run._copied
+    copied = Run._start_checks
 
     def remove(self: Run, arrays: list[RunArray]) -> None:
         copied(self, arrays)
@@ -329,7 +329,7 @@ def test_what_lies_between_and_is_removed_is_no_fill_value(
             file.unlink()
 
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "_copied", remove)
+        patched.setattr(Run, "_start_checks", remove)
         outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
     assert outcome.state == "incomplete"
     assert [problem.message for problem in outcome.problems] == [

@@ -30,7 +30,7 @@ from ..finish import finish
 from ..ledger.database import HeldError
 from ..ledger.ledger import Job
 from ..observed import observed
-from ..opened_job import opened, unclaimed_job
+from ..opened_job import claim_and_open, unclaimed_job
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..resume.published_arrays import incomplete_arrays
@@ -292,8 +292,8 @@ def update_one(call: ArchiveCall, /, *, updating: Updating) -> tuple[Problem, ..
         moved=Moved() if row.in_place else Moved(source=row.source),  # of two, the one that the list names
         verify=row.request.verify,
     )
-    with opened(unclaimed, call.progress) as it:
-        return it.end(update_job(it, updating)).problems
+    with claim_and_open(unclaimed, call.progress) as open_job:
+        return open_job.end(update_job(open_job, updating)).problems
 
 
 def finish_one(call: ArchiveCall) -> tuple[Problem, ...]:

@@ -40,17 +40,17 @@ _ADVICE: Final = (
 )
 
 
-def resume_job(it: OpenJob) -> Outcome:
+def resume_job(open_job: OpenJob) -> Outcome:
     """Check what an earlier run left, and run the job to its end."""
-    job, ends, options = it.job, it.ends, it.options
+    job, ends, options = open_job.job, open_job.ends, open_job.options
     if job.fact("update") is not None:
         from ..update.update import update_job
 
-        return update_job(it)
+        return update_job(open_job)
     old = job.plan()  # first, so that nothing is changed if the file cannot be read
     lacking = hide_incomplete(job, old, ends.source, ends.destination, no_list=options.no_list)
     gone = missing_documents(job, ends.destination, lacking)
-    if job.state != "incomplete" and not (job.state == "done" and it.loses):
+    if job.state != "incomplete" and not (job.state == "done" and open_job.loses):
         if gone is not None:
             raise gone
         remove_previous_tree(job, ends.destination)
@@ -60,7 +60,7 @@ def resume_job(it: OpenJob) -> Outcome:
         job.note(**ends.options)
         set_aside(job, ends.destination)
         with closing(earlier_inventories(job, old, ends.source)) as inventories:
-            with listing_shown(it.progress, lambda: inventories.listed):
+            with listing_shown(open_job.progress, lambda: inventories.listed):
                 fresh, _ = replace(ends, reading=old.reading).plan(
                     old.recipe, old.format, elsewhere=options.on_other_machines, inventories=inventories
                 )
@@ -68,7 +68,7 @@ def resume_job(it: OpenJob) -> Outcome:
             merged = _merged(job, old, fresh, inventories, ends.destination)
             keep_inventory(job, inventories)
             missing = () if gone is None else (gone.problem,)
-            return with_problems(it.run_to_end(merged, inventories), (*missing, *lacking))
+            return with_problems(open_job.run_to_end(merged, inventories), (*missing, *lacking))
 
 
 def _merged(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:

@@ -41,7 +41,7 @@ from ...storage.remote.store_writer import writer_for
 from ..endpoints import Endpoints
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
-from ..opened_job import opened, refuse_update, unclaimed_job
+from ..opened_job import claim_and_open, refuse_update, unclaimed_job
 from ..outcome import Outcome, nothing_to_do
 from ..overwrite import set_aside
 from ..ownership import OwnObjects, documents, keep_document, note_root_document
@@ -86,9 +86,9 @@ def compared(
     return plan, policy.steps
 
 
-def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen
+def update_job(open_job: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen
     """Update the result of a job open for writing, or continue an update that was interrupted."""
-    job, ends, options, progress = it.job, it.ends, it.options, it.progress
+    job, ends, options, progress = open_job.job, open_job.ends, open_job.options, open_job.progress
     earlier = json.loads(job.fact("update") or "{}")
     if earlier and job.state == "done":  # killed at its very end
         job.note(update=None)
@@ -109,7 +109,7 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
             plan, steps = compared(
                 job, ends, before, now, progress, updating, elsewhere=options.on_other_machines
             )
-            if not steps.any and job.state == "done" and not it.loses:
+            if not steps.any and job.state == "done" and not open_job.loses:
                 outcome = replace(nothing_to_do(job), problems=steps.problems)
                 # The source was listed meanwhile.
                 now_lacking = hide_incomplete(
@@ -122,7 +122,7 @@ def update_job(it: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa
             _keep_base(before, now, plan)
             replace_inventory(job, now)
             removed = _prepare(job, plan, steps, ends, fsync=options.fsync)
-            outcome = it.run_to_end(plan, now)
+            outcome = open_job.run_to_end(plan, now)
         if outcome.state == "done":
             job.note(update=None)
             job.commit()
@@ -341,5 +341,5 @@ def update(
     unclaimed = unclaimed_job(
         target, "update", job, places, RunOptions.of(running), moved=moved, verify=verify
     )
-    with opened(unclaimed, progress, watching) as it:
-        return it.end(update_job(it, updating))
+    with claim_and_open(unclaimed, progress, watching) as open_job:
+        return open_job.end(update_job(open_job, updating))

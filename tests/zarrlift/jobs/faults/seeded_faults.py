@@ -56,8 +56,9 @@ FAULTS = (
             ),
             Edit(
                 f"{_JOBS}/run.py",
-                "                self._continue(copied)\n",
-                "                self._continue(copied)\n                self._checked()\n",
+                "                self._check_and_publish(copied)\n",
+                "                self._check_and_publish(copied)\n"
+                "                self._take_check_results()\n",
             ),
         ),
         tests=(_ORDER,),
@@ -159,8 +160,8 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/archive_run.py",
-                "            return it.end(it.run_to_end(plan,",
-                "            claim.release()\n            return it.end(it.run_to_end(plan,",
+                "            return open_job.end(open_job.run_to_end(plan,",
+                "            claim.release()\n            return open_job.end(open_job.run_to_end(plan,",
             ),
         ),
         tests=(_ORDER, "tests/zarrlift/jobs/test_claim.py"),
@@ -171,8 +172,8 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/run.py",
-                "            self._arrays()\n",
-                "            self._publisher.groups()\n            self._arrays()\n",
+                "            self._run_arrays()\n",
+                "            self._publisher.groups()\n            self._run_arrays()\n",
             ),
             Edit(
                 f"{_JOBS}/publisher.py",
@@ -189,8 +190,8 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/run.py",
-                "            self._arrays()\n",
-                "            self._publisher.groups()\n            self._arrays()\n",
+                "            self._run_arrays()\n",
+                "            self._publisher.groups()\n            self._run_arrays()\n",
             ),
             Edit(
                 f"{_JOBS}/publisher.py",
@@ -231,14 +232,14 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/finish.py",
-                "        it.job.legacy.keep(legacy)\n"
-                "        it.job.commit()\n"
+                "        job.legacy.keep(legacy)\n"
+                "        job.commit()\n"
                 "        for key, _ in legacy:\n"
-                "            it.place.delete(key)\n",
+                "            place.delete(key)\n",
                 "        for key, _ in legacy:\n"
-                "            it.place.delete(key)\n"
-                "        it.job.legacy.keep(legacy)\n"
-                "        it.job.commit()\n",
+                "            place.delete(key)\n"
+                "        job.legacy.keep(legacy)\n"
+                "        job.commit()\n",
             ),
         ),
         tests=(_ORDER,),
