@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from inspect import cleandoc
-from typing import Any, Final
+from textwrap import dedent
+from typing import Final
 
-import typer
-
-from zarrlift.cli.option_groups import Command
-from zarrlift.cli.parser import COMMANDS, app
+from zarrlift.cli.commands import COMMANDS, usage_of
+from zarrlift.cli.options import Argument, help_text, metavar_of, names_text, sections
 from zarrlift.recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
-from zarrlift.recipe.options import flag_of
+from zarrlift.recipe.options import Option, flag_of
 
 EXAMPLES: Final = {
     "inspect": "zarrlift inspect zarrlift-demo/cells.n5",
@@ -59,39 +57,32 @@ Record = tuple[str, str]
 
 def generated() -> str:
     """What follows the mark: each command with its own options, then those that several have, once."""
-    root: Any = typer.main.get_command(app(*COMMANDS))
-    commands = [each for name in COMMANDS for each in _commands(root.commands[name], name)]
-    sections = [_sections(command, name) for command, name in commands]
-    times = Counter(_option(record) for each in sections for records in each.values() for record in records)
+    by_command = {name: _sections(name) for name in COMMANDS}
+    all_sections = list(by_command.values())
+    records = [record for each in all_sections for records in each.values() for record in records]
+    times = Counter(map(_option, records))
     shared = {option for option, number in times.items() if number > 1 and option[0].startswith("-")}
-    every = [
-        _flag(record)
-        for each in sections
-        for records in each.values()
-        for record in records
-        if _option(record) in shared
-    ]
-    plain = {"": list(dict.fromkeys(every))}
-    parts = [part for command, name in commands for part in _command(command, name, shared, plain)]
-    return "\n".join([*parts, f"## {SHARED}\n", *_shared(sections, shared)])
+    plain = {"": list(dict.fromkeys(_flag(record) for record in records if _option(record) in shared))}
+    parts = [part for name, found in by_command.items() for part in _command(name, found, shared, plain)]
+    return "\n".join([*parts, f"## {SHARED}\n", *_shared(all_sections, shared)])
 
 
-def _commands(command: Any, name: str) -> Iterator[tuple[Any, str]]:
-    """A command, and those below it."""
-    yield command, name
-    for below, inner in getattr(command, "commands", {}).items():
-        yield from _commands(inner, f"{name} {below}")
-
-
-def _sections(command: Any, name: str) -> dict[str, list[Record]]:
+def _sections(name: str) -> dict[str, list[Record]]:
     """The arguments and options of a command by heading."""
-    if not isinstance(command, Command):
+    if COMMANDS[name].module is None:
         return {}
-    sections = command.sections(typer.Context(command, info_name=f"zarrlift {name}"))
     return {
-        heading: [record for record in records if not record[0].endswith("--help")]
-        for heading, records in sections.items()
+        heading: [_record(each, item) for each, item in items.items() if each != "help"]
+        for heading, items in sections(COMMANDS[name]).items()
     }
+
+
+def _record(name: str, item: Argument | Option) -> Record:
+    """The names and the help of an argument or an option."""
+    if isinstance(item, Argument):
+        return item.metavar, item.help + (" Required." if item.number in (None, "+") else "")
+    words = flag_of(name, item).replace("/", " ").split()
+    return names_text(words, metavar_of(name, item)), help_text(name, item)
 
 
 def _option(record: Record) -> Record:
@@ -108,13 +99,13 @@ def _shared(all_sections: list[dict[str, list[Record]]], shared: set[Record]) ->
     keys = {flag_of(name, row) for name, row in ARRAY_OPTIONS.items()}
     keys |= {f"--{name}" for name in WHOLE_OPTIONS}
     texts: dict[Record, str] = {}
-    for records in (records for sections in all_sections for records in sections.values()):
+    for records in (records for each in all_sections for records in each.values()):
         for record in records:
             texts[_option(record)] = max(texts.get(_option(record), ""), record[1], key=len)
     by_heading: dict[str, list[Record]] = {}
     left = set(shared)
-    for sections in sorted(all_sections, key=len, reverse=True):
-        for heading, records in sections.items():
+    for each in sorted(all_sections, key=len, reverse=True):
+        for heading, records in each.items():
             options = [option for option in map(_option, records) if option in left]
             by_heading.setdefault(heading, []).extend((option[0], texts[option]) for option in options)
             left.difference_update(options)
@@ -132,22 +123,22 @@ def _flag(record: Record) -> str:
     return flag
 
 
-def _command(command: Any, name: str, shared: set[Record], plain: dict[str, list[str]]) -> Iterator[str]:
+def _command(
+    name: str, records_of: dict[str, list[Record]], shared: set[Record], plain: dict[str, list[str]]
+) -> Iterator[str]:
     """The section of a command. `plain` has the shared options of those before it that list theirs."""
-    context = typer.Context(command, info_name=f"zarrlift {name}")
     yield f"## {name}\n"
-    yield f"```text\n{context.get_usage().removeprefix('Usage: ')}\n```\n"
-    yield from _description(command.help)
+    yield f"```text\n{usage_of(name)}\n```\n"
+    yield from _description(COMMANDS[name].description)
     if name in EXAMPLES:
         yield f"```bash\n{EXAMPLES[name]}\n```\n"
-    sections = _sections(command, name)
-    for heading, records in sections.items():
+    for heading, records in records_of.items():
         own = [record for record in records if record[0] != TARGET and _option(record) not in shared]
         if own:
             yield f"**{heading}**\n"
             yield from _records(own)
     flags = [
-        _flag(record) for records in sections.values() for record in records if _option(record) in shared
+        _flag(record) for records in records_of.values() for record in records if _option(record) in shared
     ]
     if flags:
         yield f"[{SHARED}](#{SHARED.lower().replace(' ', '-')}): {_flags(flags, name, plain)}\n"
@@ -172,33 +163,22 @@ def _flags(flags: list[str], name: str, plain: dict[str, list[str]]) -> str:
 
 
 def _description(text: str) -> Iterator[str]:
-    r"""The paragraphs of a help text; \b starts one whose lines are kept, as commands need it."""
-    for paragraph in cleandoc(text).split("\n\n"):
-        lines = paragraph.removeprefix("\b").strip("\n")
-        if lines != paragraph and "zarrlift " in lines:
-            yield f"```text\n{lines}\n```\n"
+    """The paragraphs of a help text; the lines of those that begin with spaces are kept."""
+    for paragraph in text.split("\n\n"):
+        if paragraph.startswith("  "):
+            yield f"```text\n{dedent(paragraph)}\n```\n"
         else:
-            yield prose(lines) + "\n"
+            yield prose(paragraph) + "\n"
 
 
 def _records(records: list[Record]) -> Iterator[str]:
     """A definition list, which needs no wide screen."""
     for names, text in records:
-        words, _, extra = text.partition("  [")
-        items = [f"`{item.strip()}`" for item in names.split(" / ")]
-        yield f"{' / '.join(items)}\n:   {prose(words.strip())}{_limits(extra.rstrip(']'))}\n"
-
-
-def _limits(text: str) -> str:
-    """The default of an option, or that an argument is required."""
-    said = ""
-    for item in filter(None, text.split("; ")):
-        name, colon, value = item.partition(": ")
-        if colon:
-            said += f" {name.capitalize()}: `{value}`."
-        else:
-            said += f" {item.capitalize()}."
-    return said
+        words, _, default = text.removesuffix("]").partition(" [default: ")
+        items = names.split(", ") if ", --no-" in names else [names]
+        yield f"{' / '.join(f'`{item}`' for item in items)}\n:   {prose(words)}" + (
+            f" Default: `{default}`.\n" if default else "\n"
+        )
 
 
 def prose(text: str) -> str:

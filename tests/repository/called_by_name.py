@@ -22,12 +22,13 @@ _.DecodedChunks
 # numcodecs, whose switch it is.
 _.use_threads
 
-# typer, which calls the functions of commands and formats their help.
-_verbs
+# argparse, which formats the help, and the command line, which finds the function of a command by its name.
+_._fill_text
+_._split_lines
+_._format_action_invocation
+_.add_usage
 demo
 completion
-_.format_options
-_.format_help
 
 # tqdm.
 _.bar_format

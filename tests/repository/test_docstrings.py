@@ -24,7 +24,7 @@ import zarrlift.errors
 import zarrlift.models
 import zarrstack
 import zarrstack.errors
-from zarrlift.cli.demo_data import write_cells, write_ocean
+from zarrlift.cli.demo import write_cells, write_ocean
 
 PACKAGES = (zarrlift, zarrlift.models, zarrstack)
 PUBLIC = {

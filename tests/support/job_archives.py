@@ -83,7 +83,7 @@ def write_archive(path: Path) -> None:
 @written_once
 def write_demo(path: Path) -> None:
     """What `zarrlift demo` writes."""
-    from zarrlift.cli.demo_data import write_cells, write_ocean, write_spots
+    from zarrlift.cli.demo import write_cells, write_ocean, write_spots
 
     write_ocean(path / "ocean.zarr")
     write_cells(path / "cells.n5")

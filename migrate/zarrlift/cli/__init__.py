@@ -12,7 +12,12 @@ import sys
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
+from zarrstack.version import __version__
+
 from ..jobs.processes import process_tuning
+from .exit_codes import DONE, INTERRUPTED, PARTLY
+from .names import HELP
+from .output import say, unprinted, write
 
 _interrupts: Final[list[int]] = []
 """The signals of Ctrl-C before a command started."""
@@ -20,9 +25,30 @@ _interrupts: Final[list[int]] = []
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command, from `sys.argv` by default, and return its exit code."""
-    from .parser import main as run
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # names of nodes may contain any character
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        if arguments is None and (line := os.environ.get("_ZARRLIFT_COMPLETE")):
+            from .completion import candidates
 
-    return run(arguments)
+            write("".join(f"{word}\n" for word in candidates(line)), sys.stdout)
+        elif words in (["--help"], ["-h"]):  # these two need no table of options
+            write(HELP, sys.stdout)
+        elif words in (["--version"], ["-V"]):
+            write(f"zarrlift {__version__}\n", sys.stdout)
+        else:
+            from .parser import run
+
+            return run(words)
+    except OSError as error:  # of help, version and completion; commands end with an exit code
+        say(f"zarrlift: the output {unprinted(error)}")
+        return PARTLY
+    except KeyboardInterrupt:
+        say("zarrlift: interrupted. Nothing was changed.")
+        return INTERRUPTED
+    return DONE
 
 
 def _main() -> int:
@@ -30,22 +56,14 @@ def _main() -> int:
     process_tuning.before_loading()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
-    from ..jobs.checks import checks_process
+    if len(sys.argv) > 2:  # not of `--help` and `--version`
+        from ..jobs.checks import checks_process
 
-    if checks_process.wanted(sys.argv[1:]):
-        checks_process.begin()
-        if _interrupts:  # numpy turns it into an ImportError, and cannot be imported again
-            raise KeyboardInterrupt
-    code = main()
-    if _interrupts and not _has_begun():  # typer makes an exit code of it, without a word
-        raise KeyboardInterrupt
-    return code
-
-
-def _has_begun() -> bool:
-    from .session import Session
-
-    return Session.begun
+        if checks_process.wanted(sys.argv[1:]):
+            checks_process.begin()
+            if _interrupts:  # numpy turns it into an ImportError, and cannot be imported again
+                raise KeyboardInterrupt
+    return main()
 
 
 def _interrupt(number: int, _frame: Any) -> NoReturn:
@@ -77,7 +95,7 @@ def entry() -> NoReturn:
     except KeyboardInterrupt:  # while modules were loaded, before a command started
         with suppress(OSError):
             sys.stderr.write("zarrlift: interrupted. Nothing was changed.\n")
-        code = 130  # session.INTERRUPTED, whose module may be partially loaded
+        code = INTERRUPTED
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # what a command could not print has its exit code already
             stream.flush()

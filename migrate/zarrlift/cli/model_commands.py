@@ -5,95 +5,40 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-import typer
-
-from . import options as o
-from .option_groups import added, usage
-from .recipe_options import Recipe, load_recipe
-from .session import DONE, PARTLY, Answer, plain, say
+from ..recipe.options import Describing
+from .exit_codes import DONE, PARTLY
+from .given import Given, load_recipe, usage
+from .output import say
+from .session import Answer, plain
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
     from ..report.blocks import Block
 
-_HELP: Final = """Describe, compare, validate and create hierarchies by Zarr Object Models (ZEP 6).
-
-\b
-  zarrlift model show old.zarr > model.json    print the structure as JSON
-  zarrlift model show old.zarr --as v3         ... as after a migration
-  zarrlift model validate new.zarr model.json  check against a model
-  zarrlift model diff old.zarr new.zarr        compare two structures
-  zarrlift model create model.json empty.zarr  create it without values
-
-A MODEL is a ZOM or a JSON Schema in a file (- for stdin).
-"""
-
 _MAX_JSON_LEVELS: Final = 400
 """Nesting that Python can write with indents within its recursion limit; 200 nested groups."""
 
-app = typer.Typer(
-    help=_HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-
-
-AsOption: TypeAlias = Annotated[
-    Literal["v3"] | None,
-    typer.Option("--as", help="v3: the result of a migration; chunks are not read."),
-]
-Place: TypeAlias = Annotated[
-    str, typer.Argument(help="An archive, or a file with a model; - for stdin.", metavar="SRC")
-]
-Open: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--open",
-        help="A part that may have any value: shape, chunks, codecs, fill_value, keys, attributes, "
-        "members. Repeatable.",
-        metavar="PART",
-    ),
-]
-
-
-@added(app, "model show", "Print the structure of a hierarchy as JSON.")
-def show(
-    source: Place,
-    as_: AsOption = None,
-    flat: Annotated[
-        bool, typer.Option("--flat", help="Print one object: path -> node without members.")
-    ] = False,
-    consolidated: Annotated[
-        bool, typer.Option("--consolidated", help="Print the consolidated metadata of the model.")
-    ] = False,
-    recipe_file: Recipe = None,
-    *,
-    reading: o.Reading,
-    storage: o.SourceStorage,
-    output: o.Json,
-) -> Answer:
+def show(given: Given) -> Answer:
     """Print the hierarchy as a Zarr Object Model. Problems go to standard error."""
     from .. import models
     from ..formats.tree.documents import levels
 
-    recipe = load_recipe(recipe_file)
-    if flat and consolidated or (recipe is not None and as_ is None):
+    recipe = load_recipe(given.recipe_file)
+    if given.flat and given.consolidated or (recipe is not None and given.as_ is None):
         raise usage("--flat and --consolidated exclude each other, and --recipe requires --as v3")
     result = models.show(
-        source, recipe=recipe, migrated=as_ is not None, **reading.arguments(), **storage.arguments()
+        given.source, recipe=recipe, migrated=given.as_ is not None, **given.of(Describing), **given.storage()
     )
     model = result.model
-    if flat:
+    if given.flat:
         model = models.flatten(model)
-    elif consolidated:
+    elif given.consolidated:
         model = models.consolidated(model)
-    whole = not flat and not consolidated
-    if output.as_json and whole and levels(model) > _MAX_JSON_LEVELS:
+    whole = not given.flat and not given.consolidated
+    if given.as_json and whole and levels(model) > _MAX_JSON_LEVELS:
         raise usage("the model is too deep for --json", expected="no --json: the model is JSON itself")
 
     def text() -> Iterable[Block]:
@@ -110,56 +55,29 @@ def show(
     )
 
 
-@added(app, "model schema", "Write the JSON Schema of a format or of one hierarchy.")
-def schema(
-    source: Annotated[
-        str | None,
-        typer.Argument(help="An archive or model; without it, the schema of a whole format.", metavar="SRC"),
-    ] = None,
-    leave_open: Open = None,
-    as_: Annotated[
-        Literal["v2", "v3"] | None,
-        typer.Option(
-            "--as", help="v3: the result of a migration of SRC. Without SRC: the format; v3 by default."
-        ),
-    ] = None,
-    *,
-    reading: o.Reading,
-    storage: o.SourceStorage,
-) -> Answer:
+def schema(given: Given) -> Answer:
     """Write a JSON Schema (draft 2020-12): of all v2 or v3 models, or of one hierarchy."""
     from .. import models
     from ..models.schemas import parts
 
-    if source is None:
-        if leave_open:
+    if given.source is None:
+        if given.leave_open:
             raise usage("--open requires SRC")
-        document = models.schema(zarr_format=2 if as_ == "v2" else 3)
-    elif as_ == "v2":
+        document = models.schema(zarr_format=2 if given.as_ == "v2" else 3)
+    elif given.as_ == "v2":
         raise usage("--as v2 is for the schema of the whole format", expected="no SRC")
     else:
         document = models.schema(
-            source,
-            leave_open=parts(leave_open or ()),
-            migrated=as_ is not None,
-            **reading.arguments(),
-            **storage.arguments(),
+            given.source,
+            leave_open=parts(given.leave_open or ()),
+            migrated=given.as_ is not None,
+            **given.of(Describing),
+            **given.storage(),
         )
     return Answer(code=DONE, text=lambda: plain([json.dumps(document, indent=2)]), data=lambda: document)
 
 
-@added(app, "model validate", "Check archives against a model.")
-def validate(
-    places: Annotated[
-        list[str], typer.Argument(help="Archives (or models), then the MODEL.", metavar="SRC... MODEL")
-    ],
-    leave_open: Open = None,
-    as_: AsOption = None,
-    *,
-    reading: o.Reading,
-    storage: o.SourceStorage,
-    output: o.Json,
-) -> Answer:
+def validate(given: Given) -> Answer:
     """Check any number of archives against one model; every violation is listed with its path."""
     from zarrstack.core.errors import ZarrstackError
 
@@ -167,11 +85,11 @@ def validate(
     from ..models.schemas import parts
     from ..report import models as report_models
 
-    *sources, model = places
+    *sources, model = given.places
     if not sources:
         raise usage("an archive and a model are needed", expected="SRC... MODEL")
-    how = {"migrated": as_ is not None, **reading.arguments(), **storage.arguments()}
-    requirement = models.load(model, leave_open=parts(leave_open or ()))
+    how = {"migrated": given.as_ is not None, **given.of(Describing), **given.storage()}
+    requirement = models.load(model, leave_open=parts(given.leave_open or ()))
     rows: list[tuple[str, tuple[Problem, ...]]] = []
     for source in sources:
         try:
@@ -195,29 +113,13 @@ def validate(
     )
 
 
-@added(app, "model diff", "Show where two hierarchies differ in structure.")
-def diff(
-    first: Annotated[
-        str, typer.Argument(help="An archive, or a file with a model; - for stdin.", metavar="A")
-    ],
-    second: Annotated[str, typer.Argument(help="The other archive or model.", metavar="B")],
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--ignore", help="A metadata member to skip, such as codecs; repeatable.", metavar="MEMBER"
-        ),
-    ] = None,
-    *,
-    reading: o.ReadingBoth,
-    storage: o.SourceStorage,
-    output: o.Json,
-) -> Answer:
+def diff(given: Given) -> Answer:
     """Compare the structure of two hierarchies, not values, storage or format. Exit code 1 if it differs."""
     from .. import models
     from ..report import models as report_models
 
     differences = models.diff(
-        first, second, ignore=ignore or (), **reading.arguments(), **storage.arguments()
+        given.first, given.second, ignore=given.ignore or (), **given.of(Describing), **given.storage()
     )
     return Answer(
         code=PARTLY if differences else DONE,
@@ -226,30 +128,17 @@ def diff(
     )
 
 
-@added(app, "model create", "Create the hierarchy of a model, without chunks.")
-def create(
-    source: Annotated[
-        str, typer.Argument(help="A model in a file, - for stdin, or an archive.", metavar="ZOM")
-    ],
-    destination: Annotated[str, typer.Argument(help="Where to create it; must be empty.", metavar="DST")],
-    as_: AsOption = None,
-    consolidate: Annotated[
-        bool, typer.Option("--consolidate", help="Also write consolidated metadata.")
-    ] = False,
-    *,
-    storage: o.DestinationStorage,
-    output: o.Json,
-) -> Answer:
+def create(given: Given) -> Answer:
     """Create groups and arrays with their metadata. The root is written last."""
     from .. import models
     from ..report import models as report_models
 
     result = models.create(
-        source,
-        destination,
-        consolidate=consolidate,
-        migrated=as_ is not None,
-        storage_options=storage.arguments().get("dest_storage_options"),
+        given.source,
+        given.destination,
+        consolidate=given.consolidate,
+        migrated=given.as_ is not None,
+        storage_options=given.storage().get("dest_storage_options"),
     )
     return Answer(code=DONE, text=lambda: report_models.created(result), data=result.to_json)
 

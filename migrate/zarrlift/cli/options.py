@@ -1,213 +1,200 @@
-"""The arguments and options that several commands share, and those that open places.
+"""What a command of the command line takes: its arguments and options, and how the help shows them.
 
-Annotations are not postponed here and in `recipe_options`: compiling them from text takes 10 ms of `--help`.
+Options that several commands share stand here once, or in `recipe.options` if Python has them too.
 """
 
-import json
-from collections.abc import Iterable
-from functools import cache
-from inspect import Parameter
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+from __future__ import annotations
 
-import typer
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
 
-from ..recipe import options as table
-from ..recipe.options import VerifyLevel
-from .option_groups import Group, Tables, option, parameter, usage
-from .run_display import watched
-from .session import Session
+from ..recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
+from ..recipe.options import Option, Reading, VerifyLevel, flag_of, rows
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
-Source: TypeAlias = Annotated[str, typer.Argument(help="The archive: a path or URL.", metavar="SRC")]
-Destination: TypeAlias = Annotated[
-    str | None, typer.Argument(help="Where to write the result; must not exist yet.", metavar="DST")
-]
-Target: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        help="The destination of the job (in place, the archive), the job file, or the list of a batch.",
-        metavar="TARGET",
-    ),
-]
-Only: TypeAlias = Annotated[
-    str | None,
-    option(
-        "--only",
-        heading="What to convert",
-        help="Of a list: only archives whose name or destination in the list matches, such as '2019/*'.",
+class Argument(NamedTuple):
+    """An argument of a command."""
+
+    metavar: str
+    help: str
+    number: Literal["?", "*", "+"] | None = None
+    """How often it may be given; None: once."""
+    default: Any = None
+
+
+class Command(NamedTuple):
+    """A command, or a group of commands."""
+
+    description: str
+    """Paragraphs; the lines of those that begin with spaces are kept."""
+    module: str | None = None
+    """The module with its function, which has the last word of its name; None for a group."""
+    arguments: Mapping[str, Argument] = {}
+    options: Mapping[str, Option] = {}
+    places: tuple[str, ...] = ()
+    """The places that `--storage-options` may name."""
+    unnamed: tuple[str, ...] = ("src",)
+    """Those that get options without a place."""
+
+    def all_options(self) -> dict[str, Option]:
+        """Its options with those that are made for it, by name."""
+        made = {"storage_options": _storage(self)} if self.places else {}
+        options = {**self.options, **made, **_HELP}
+        return {name: row for name, row in options.items() if not row.rare}  # `--set` takes those
+
+
+_HEADINGS: Final = ("What to convert", "How", "Where", "Result", "Running", "Output", "Options")
+_MANY: Final = 16
+"""Options from which on they are shown under headings."""
+PLACES: Final = {"src": "the source", "dst": "the destination"}
+
+SOURCE: Final = Argument("SRC", "The archive: a path or URL.")
+TARGET: Final = {
+    "target": Argument(
+        "TARGET",
+        "The destination of the job (in place, the archive), the job file, or the list of a batch.",
+    )
+}
+HIERARCHY: Final = {"source": Argument("SRC", "An archive, or a file with a model; - for stdin.")}
+
+_HELP: Final = {"help": Option("Show this message and exit.", bool, flag="--help -h")}
+ONLY: Final = {
+    "only": Option(
+        "Of a list: only archives whose name or destination in the list matches, such as '2019/*'.",
         metavar="GLOB",
+        heading="What to convert",
+    )
+}
+VERIFY_AGAIN: Final = {
+    "verify": Option("How much is compared; by default as in earlier runs.", VerifyLevel, heading="Result")
+}
+DRY_RUN: Final = {
+    "dry_run": Option(
+        "Show what would be done and cost; write nothing.", bool, flag="--dry-run -n", heading="Output"
+    )
+}
+YES: Final = {
+    "yes": Option("Do not ask before something is deleted.", bool, flag="--yes -y", heading="Running")
+}
+JSON: Final = {
+    "as_json": Option(
+        "Print one JSON document on standard output.", bool, flag="--json", heading="Output"
+    )
+}
+OUTPUT: Final = {
+    "show_all": Option(
+        "Show every row and every location, not only the first few.", bool, flag="--all", heading="Output"
     ),
-]
-VerifyAgain: TypeAlias = Annotated[
-    VerifyLevel | None, option("--verify", help="How much is compared; by default as in earlier runs.")
-]
-DryRun: TypeAlias = Annotated[
-    bool, option("--dry-run", "-n", help="Show what would be done and cost; write nothing.", heading="Output")
-]
-Yes: TypeAlias = Annotated[
-    bool, option("--yes", "-y", help="Do not ask before something is deleted.", heading="Running")
-]
-
-
-Reading: TypeAlias = Annotated[Tables, table.Describing]
-"""How a source is read."""
-ReadingBoth: TypeAlias = Annotated[Tables, table.Reading]
-"""How several archives are read."""
-Migrating: TypeAlias = Annotated[Tables, table.Request, table.JobPlace, table.Running, table.Watching]
-"""What is asked for an archive, and how it is migrated."""
-MigratingMany: TypeAlias = Annotated[Tables, table.Request, table.Running, table.Watching]
-"""What is asked for archives, and how they are migrated."""
-Continuing: TypeAlias = Annotated[Tables, table.JobPlace, table.Moved, table.Running, table.Watching]
-"""How a job goes on."""
-Comparing: TypeAlias = Annotated[Tables, table.Describing, table.JobPlace, table.Executing]
-"""How a source is read, and what compares it."""
-OfJob: TypeAlias = Annotated[Tables, table.JobPlace, table.TakingOver]
-"""Where a job is, and whose place it has."""
-JobFile: TypeAlias = Annotated[Tables, table.JobPlace]
-"""Where a job is."""
-Updating: TypeAlias = Annotated[Tables, table.Updating]
-"""What an update may do."""
-
-
-class Json(Group):
-    """Output as JSON."""
-
-    heading = "Output"
-
-    as_json: Annotated[bool, option("--json", help="Print one JSON document on standard output.")] = False
-
-    def __init__(self, session: Session, **values: Any) -> None:
-        super().__init__(session, **values)
-        session.json = self.as_json
-        session.quiet = getattr(self, "quiet", False)
-        session.everything = getattr(self, "show_all", False)
-
-
-class Output(Json):
-    """The form of a report."""
-
-    show_all: Annotated[
-        bool, option("--all", help="Show every row and every location, not only the first few.")
-    ] = False
-
-
-class QuietOutput(Output):
-    """The form of a report that may be omitted."""
-
-    quiet: Annotated[bool, option("--quiet", "-q", help="Show only errors, on standard error.")] = False
-
-
-class WatchedOutput(QuietOutput):
-    """The form of a report and of the progress before it."""
-
-    verbose: Annotated[
-        bool, option("--verbose", "-v", help="Report each array on standard error as it is processed.")
-    ] = False
-
-    def watched(self, logged_problems: list[Any] | None = None) -> "AbstractContextManager[Any]":
-        """The progress of the command, shown as requested; `logged_problems` as for `run_display.watched`."""
-        return watched(quiet=self.quiet, verbose=self.verbose, logged_problems=logged_problems)
-
-
-_ARGUMENTS = {"src": "storage_options", "dst": "dest_storage_options"}
-_WORDS = {
-    "src": "the source",
-    "dst": "the destination",
+    **JSON,
+}
+QUIET: Final = {
+    "quiet": Option("Show only errors, on standard error.", bool, flag="--quiet -q", heading="Output"),
+    **OUTPUT,
+}
+WATCHED: Final = {
+    "verbose": Option(
+        "Report each array on standard error as it is processed.",
+        bool,
+        flag="--verbose -v",
+        heading="Output",
+    ),
+    **QUIET,
+}
+"""Of commands that report their progress."""
+RECIPE_FILE: Final = {
+    "recipe_file": Option(
+        "A TOML recipe: that of the migration.", metavar="FILE.toml", flag="--recipe"
+    )
+}
+SETTABLE: Final = {
+    name: row for name, row in {**ARRAY_OPTIONS, **rows(Reading)}.items() if row.rare
+}
+"""What `--set` takes."""
+RECIPE: Final = {
+    "recipe_file": Option(
+        "A TOML recipe. Options on the command line replace its general part; its sections for paths have "
+        "priority over both.",
+        metavar="FILE.toml",
+        flag="--recipe",
+    ),
+    **{name: row for name, row in ARRAY_OPTIONS.items() if not row.rare},
+    "rare": Option(
+        f"A rare option (repeatable): {', '.join(SETTABLE).replace('_', '-')}.",
+        list[str],
+        metavar="NAME=VALUE",
+        flag="--set",
+    ),
+    **WHOLE_OPTIONS,
+}
+"""The changes that a recipe describes."""
+AS: Final = {
+    "as_": Option("v3: the result of a migration; chunks are not read.", Literal["v3"], flag="--as")
+}
+OPEN: Final = {
+    "leave_open": Option(
+        "A part that may have any value: shape, chunks, codecs, fill_value, keys, attributes, members. "
+        "Repeatable.",
+        list[str],
+        metavar="PART",
+        flag="--open",
+    )
 }
 
 
-class Storage(Group):
-    """How the places of a command are opened."""
-
-    heading = "Where"
-    places: ClassVar[tuple[str, ...]] = ("src", "dst")
-    """Those that the command has."""
-    unnamed: ClassVar[tuple[str, ...]] = ("src",)
-    """Those that get options without a place."""
-
-    @classmethod
-    @cache
-    def parameters(cls) -> tuple[Parameter, ...]:
-        """The option."""
-        text = "fsspec options: KEY=VALUE (repeatable) or one JSON object"
-        if len(cls.places) > 1:
-            places = ", ".join(f"{place}: for {_WORDS[place]}" for place in cls.places)
-            unnamed = " and ".join(_WORDS[place] for place in cls.unnamed)
-            text += f", after the place they are for ({places}); without one, for {unnamed}"
-        words = option("--storage-options", help=f"{text}.", metavar="[PLACE:]KEY=VALUE", heading=cls.heading)
-        return (parameter("storage_options", Annotated[list[str] | None, words], None),)
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of the public functions; UsageError."""
-        return self.given_for(self.unnamed)
-
-    def given_for(self, unnamed: tuple[str, ...]) -> dict[str, Any]:
-        """`arguments`, with options without a place for these places."""
-        per_place = by_place(vars(self)["storage_options"], self.places, unnamed)
-        return {_ARGUMENTS[place]: options for place, options in per_place.items() if options}
+def _storage(command: Command) -> Option:
+    """The option that says how the places of a command are opened."""
+    text = "fsspec options: KEY=VALUE (repeatable) or one JSON object"
+    if len(command.places) > 1:
+        places = ", ".join(f"{place}: for {PLACES[place]}" for place in command.places)
+        unnamed = " and ".join(PLACES[place] for place in command.unnamed)
+        text += f", after the place they are for ({places}); without one, for {unnamed}"
+    return Option(f"{text}.", list[str], metavar="[PLACE:]KEY=VALUE", heading="Where")
 
 
-class ComparedStorage(Storage):
-    """How two archives that are compared are opened, and their job."""
-
-    unnamed = ("src", "dst")
-
-    def of(self, source: str, destination: str | None) -> dict[str, Any]:
-        """`arguments`, where options without a place are for those of the two that are URLs."""
-        from ..storage.open_storage import is_url
-
-        named = {"src": source, "dst": destination or ""}
-        return self.given_for(tuple(place for place in self.unnamed if is_url(named[place])) or ("src",))
+def flags(name: str, row: Option) -> list[str]:
+    """The words of an option, the long one first; of a pair, what says yes."""
+    return flag_of(name, row).partition("/")[0].split()
 
 
-SourceStorage: TypeAlias = Annotated[Storage, {"places": ("src",)}]
-DestinationStorage: TypeAlias = Annotated[Storage, {"places": ("dst",), "unnamed": ("dst",)}]
-"""Which places a command opens."""
+def default_of(row: Option) -> Any:
+    """The value of an option that is not given."""
+    return False if row.type is bool and row.default is None and not is_pair(row) else row.default
 
 
-def by_place(
-    texts: Iterable[str] | None, places: tuple[str, ...], unnamed: tuple[str, ...]
-) -> dict[str, dict[str, Any]]:
-    """Fsspec options by place, from `[PLACE:]KEY=VALUE` words and JSON objects; later ones win. UsageError.
-
-    A place stands at the start of the key only. The value of a pair is JSON if it can be parsed as such
-    (`anon=true`, `timeout=5`), otherwise text. What is given for one place goes to no other.
-    """
-    general: dict[str, dict[str, Any]] = {}
-    specific: dict[str, dict[str, Any]] = {}
-    for text in texts or ():
-        key, equals, content = text.partition("=")
-        start, colon, _ = key.partition(":")
-        place = start.strip() if colon and start.strip() in _WORDS else None
-        if place is not None and place not in places:
-            raise usage(f"--storage-options: this command has no {place}:", expected=", ".join(places))
-        word = text if place is None else text.partition(":")[2]
-        if word.lstrip().startswith("{"):
-            options = _object(word)
-        elif not equals or not (name := word.partition("=")[0]):
-            # The word may be a secret in the wrong form, so it is not repeated.
-            raise usage(
-                "--storage-options takes [PLACE:]KEY=VALUE or a JSON object", expected="such as anon=true"
-            )
-        else:
-            try:
-                options = {name: json.loads(content)}
-            except ValueError:
-                options = {name: content}
-        for each in unnamed if place is None else (place,):
-            (general if place is None else specific).setdefault(each, {}).update(options)
-    return {
-        place: general.get(place, {}) | specific.get(place, {}) for place in general.keys() | specific.keys()
-    }
+def metavar_of(name: str, row: Option) -> str | None:
+    """What stands for the value of an option; None if it takes none."""
+    return None if row.type is bool else row.metavar or "|".join(row.choices) or name.upper()
 
 
-def _object(text: str) -> dict[str, Any]:
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise usage(f"--storage-options is not JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise usage("--storage-options is not a JSON object")
-    return data
+def names_text(words: Iterable[str], metavar: str | None) -> str:
+    """An option as the help shows it, such as `-j, --workers N`."""
+    return ", ".join(sorted(words, key=len)) + (f" {metavar}" if metavar else "")
+
+
+def help_text(name: str, row: Option) -> str:
+    """What the help says of an option."""
+    default = flags(name, row)[0] if row.default is True else row.default
+    return row.help + (f" [default: {default}]" if default else "")
+
+
+def is_pair(row: Option) -> bool:
+    """Whether an option has another one that says no."""
+    return "/" in (row.flag or "")
+
+
+def words_of(command: Command) -> Iterator[tuple[str, str, Option]]:
+    """Each word that is an option of a command, with the option's name and row."""
+    for name, row in command.all_options().items():
+        for word in flag_of(name, row).replace("/", " ").split():
+            yield word, name, row
+
+
+def sections(command: Command) -> dict[str, dict[str, Argument | Option]]:
+    """The arguments and the options by heading; without empty headings."""
+    options = command.all_options()
+    many = len(command.arguments) + len(options) >= _MANY
+    found: dict[str, dict[str, Argument | Option]] = {"Arguments": {**command.arguments}}
+    found |= {heading: {} for heading in _HEADINGS}
+    for name, row in options.items():
+        found[row.heading if many and name != "help" else "Options"][name] = row
+    return {heading: items for heading, items in found.items() if items}

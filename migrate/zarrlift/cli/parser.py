@@ -1,216 +1,264 @@
-"""The commands and their parser. Heavy modules are imported inside the commands; `--help` needs none."""
+"""The command line: argparse's parser of the command that is called, made of the table of commands.
+
+Modules of commands are imported when they run; `--help` needs none.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from argparse import (
+    SUPPRESS,
+    ArgumentParser,
+    ArgumentTypeError,
+    BooleanOptionalAction,
+    RawDescriptionHelpFormatter,
+)
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, NoReturn
 
-import typer
-from typer.core import TyperGroup
-
-from .session import (
-    COMPLETE,
-    DEBUG,
-    DONE,
-    INTERRUPTED,
-    PARTLY,
-    USAGE,
-    Answer,
-    Session,
-    plain,
-    say,
-    unprinted,
-    write,
-    write_json,
+from ..recipe.options import Option, Size
+from .commands import COMMANDS, TOP, usage_of
+from .exit_codes import DONE, USAGE
+from .given import Given, usage
+from .names import HELP, lines_below
+from .options import (
+    Argument,
+    Command,
+    default_of,
+    flags,
+    help_text,
+    is_pair,
+    metavar_of,
+    names_text,
+    sections,
+    words_of,
 )
+from .output import say, write
+from .session import Session, write_json
 
-_HELP: Final = f"""Usage: zarrlift [-h] [-V [-v]] COMMAND [ARGS]...
-Lift legacy chunked-array archives to Zarr v3: zarrlift migrate old.zarr v3.zarr
-Commands (zarrlift COMMAND -h: its options; zarrlift -V -v: library versions):
-{{commands}}
-
-Exit codes: {DONE} done, {PARTLY} in part or different, {USAGE} invalid request, {INTERRUPTED} interrupted.
-{DEBUG}=1 shows tracebacks, NO_COLOR=1 no colours.
-"""
-
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "inspect": ("inspect_commands", "Show the content of an archive and its problems."),
-    "migrate": ("migrate_commands", "Migrate an archive, or show what would be done."),
-    "resume": ("migrate_commands", "Continue a migration or a batch."),
-    "update": ("migrate_commands", "Bring a result up to date with a source that has changed."),
-    "status": ("status_command", "Show progress, and report what was done, also in HTML."),
-    "verify": ("inspect_commands", "Compare source and result, or any two archives."),
-    "finish": ("migrate_commands", "In place: delete the legacy metadata."),
-    "undo": ("migrate_commands", "Undo a migration, in place or a copy."),
-    "batch": ("", "Migrate many archives."),
-    "model": ("", "Describe, compare, validate and create hierarchies by models."),
-    "demo": ("demo_command", "Write small archives to play with."),
-    "completion": ("parser", "Print the completion script of a shell."),
-}
-"""Name -> the module with the command ("" for a group of commands, in a module of its name), and its line."""
+_WIDEST: Final = 100
+"""Columns of the help."""
 
 
-class _Top(TyperGroup):
-    """The command line, whose `--help` fits on a small terminal."""
+def run(words: list[str]) -> int:
+    """Run the command that some words call, and return its exit code."""
+    from zarrstack.core.errors import UsageError
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, in the order of the help."""
-        return [name for name in COMMANDS if name in self.commands]
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of all commands, whichever are loaded."""
-        commands = "\n".join(f"  {name:11}{summary}" for name, (_, summary) in COMMANDS.items())
-        formatter.write(_HELP.format(commands=commands))
-
-
-_CLICK_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
-"""Typer's error for an invalid command line: click's class, or since typer 0.26 its own copy of it."""
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # names of nodes may contain any character
-    words = sys.argv[1:] if arguments is None else arguments
     try:
-        return _run(words, arguments)
-    except OSError as error:  # of --help, --version and completions; commands end with an exit code
-        say(f"zarrlift: the output {unprinted(error)}")
-        return PARTLY
-    except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # click's, if the reader of --help has closed it
-            return DONE
-        raise
-
-
-def _run(words: list[str], arguments: list[str] | None) -> int:
-    if arguments is None and COMPLETE in os.environ:
-        return complete(typer.main.get_command(app(*COMMANDS)))
-    command = typer.main.get_command(app(*_possible_commands(words)))
-    try:
-        code = command.main(args=list(words), prog_name="zarrlift", standalone_mode=False)
-    except _CLICK_ERROR as error:
-        message = _one_line(error)
+        name, rest = command_of(words)
+        if not name or COMMANDS[name].module is None:
+            return _without_command(name, rest)
+        given = parsed(name, rest)
+    except UsageError as error:
         if "--json" in words:
-            problem = {"kind": "usage", "severity": "refusal", "message": message}
             with suppress(OSError):
-                write_json(None, USAGE, {"error": problem})
-            say(f"zarrlift: {message}")
-        else:
-            error.format_message = lambda: message
-            with suppress(OSError):
-                error.show()
+                write_json(None, USAGE, {"error": error.problem.to_json()})
+        say(f"zarrlift: {error}")
         return USAGE
-    except (KeyboardInterrupt, typer.Abort):
-        say("zarrlift: interrupted. Nothing was changed.")
-        return INTERRUPTED
-    except OSError:
-        raise
-    except Exception as error:  # noqa: BLE001 - of options that a command looks at before its work begins
-        return Session(command=next(iter(words), ""), json="--json" in words).failed(error)
-    return int(code or DONE)
+    if isinstance(given, str):
+        write(given, sys.stdout)
+        return DONE
+    function = getattr(import_module(f".{given.command.module}", __package__), name.split()[-1])
+    return given.session.run(lambda: function(given))
 
 
-def _one_line(error: Any) -> str:
-    """What is wrong with a command line, and what would be right."""
-    error.message = error.message.removeprefix("Value error, ")  # pydantic's words, of typer since 0.29
-    text, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
-    if context is None or "Did you mean" in text:
-        return text
-    if text.startswith("No such command"):
-        return f"{text} Choose from {', '.join(context.command.list_commands(context))}."
-    if text.startswith("No such option") and "(" not in text:
-        return f"{text}. Choose from those that '{context.command_path} -h' shows."
-    if text.startswith("Got unexpected extra"):
-        return f"{text}; expected {' '.join(context.command.collect_usage_pieces(context)[1:])}."
-    return text
+def command_of(words: list[str]) -> tuple[str, list[str]]:
+    """The name of the called command, or of a group of commands, and the words after it; UsageError."""
+    name, rest = "", list(words)
+    while rest and not rest[0].startswith("-") and (not name or COMMANDS[name].module is None):
+        called = f"{name} {rest[0]}".strip()
+        if called not in COMMANDS:
+            from .wrong_words import unknown_command
+
+            raise unknown_command(name, rest)
+        name, rest = called, rest[1:]
+    return name, rest
 
 
-def _print_version(context: typer.Context, wanted: bool) -> None:
-    if not wanted:
-        return
+def _without_command(name: str, words: list[str]) -> int:
+    """Answer a command line that names no command: with the help, or with the version."""
+    options, _ = split(COMMANDS[name] if name else TOP, name, words)
+    if not options or "--help" in options:
+        write(help_of(name), sys.stdout if options else sys.stderr)
+        return DONE if options else USAGE
+    if "--version" not in options:
+        raise usage("--verbose goes with --version", expected="zarrlift --version --verbose")
     from .. import __version__
 
     lines = [f"zarrlift {__version__}"]
-    if context.params.get("verbose"):
+    if "--verbose" in options:
         from ..core.codecs.libraries import libraries
 
         lines += [f"{codecs:12}{library}" for codecs, library in libraries().items()]
     write("\n".join(lines) + "\n", sys.stdout)
-    raise typer.Exit
+    return DONE
 
 
-def _top(
-    version: Annotated[  # noqa: ARG001 - its callback prints and ends
-        bool, typer.Option("--version", "-V", help="Print the version.", callback=_print_version)
-    ] = False,
-    # Eager, so that it is set before --version is processed, in any order.
-    verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="With --version: the library of each codec.", is_eager=True),
-    ] = False,
-) -> None:
-    if verbose:
-        raise typer.BadParameter("goes with --version", param_hint="--verbose")
+def help_of(name: str) -> str:
+    """The help of the command line, of a group of commands or of a command."""
+    if not name:
+        return HELP
+    text = parser_of(name).format_help()
+    return text if COMMANDS[name].module else f"{text}\nCommands:\n{lines_below(name)}\n"
 
 
-def app(*names: str) -> typer.Typer:
-    """The command line with the named commands; without names, only `--help` and `--version`."""
-    application = typer.Typer(
-        cls=_Top,
-        rich_markup_mode=None,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+def parsed(name: str, words: list[str]) -> Given | str:
+    """What a command line says after the name of its command, or the help; UsageError."""
+    command = COMMANDS[name]
+    if {"-h", "--help"} & {*words[: words.index("--") if "--" in words else None]}:
+        return help_of(name)
+    options, others = split(command, name, words)
+    given = Given(**{each: default_of(row) for each, row in command.all_options().items()})
+    vars(given).update({each: argument.default for each, argument in command.arguments.items()})
+    if name == "migrate" and others[:1] == ["v3"] and not os.path.exists("v3"):  # as of `zarr migrate v3`
+        from ..core.problems import command as command_line
+
+        line = command_line(name, *others[1:], *options)
+        raise usage(f"migrate needs no 'v3', which it always writes; did you mean: {line}?")
+    needed = [each.metavar for each in command.arguments.values() if each.number in (None, "+")]
+    if len(others) < len(needed):
+        raise usage(f"{name} needs {' and '.join(needed[len(others) :])}", expected=usage_of(name))
+    many = any(each.number in ("*", "+") for each in command.arguments.values())
+    if not many and len(others) > len(command.arguments):
+        raise usage(f"unexpected word {others[len(command.arguments)]!r}", expected=usage_of(name))
+    parser_of(name).parse_args([*options, *(["--"] if others else []), *others], given)
+    given.command = command
+    given.session = Session(
+        command=name,
+        json=getattr(given, "as_json", False),
+        quiet=getattr(given, "quiet", False),
+        everything=getattr(given, "show_all", False),
     )
-    application.callback()(_top)
-    if names:
-        from .option_groups import added
-    for name in names:
-        module, summary = COMMANDS[name]
-        if module:
-            commands = import_module(f".{module}", __package__)
-            added(application, name, summary)(getattr(commands, name))
-        else:
-            application.add_typer(import_module(f".{name}_commands", __package__).app, name=name)
-    return application
+    return given
 
 
-def _possible_commands(words: list[str]) -> tuple[str, ...]:
-    """The commands that a command line may need, since a parser for all of them takes long to build."""
-    if words and words[0] in COMMANDS:
-        return (words[0],)
-    return () if words in (["--version"], ["-V"], ["--help"], ["-h"]) else tuple(COMMANDS)
+def split(command: Command, name: str, words: list[str]) -> tuple[list[str], list[str]]:
+    """The options among the words of a command, each with its value as `--option=value`, and the others.
+
+    So they may stand in any order, and a value may begin with a hyphen. UsageError for a wrong option.
+    """
+    known = {word: (each, row) for word, each, row in words_of(command)}
+    options: list[str] = []
+    others: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return options, others + left
+        if word == "-" or not word.startswith("-"):
+            others.append(word)
+            continue
+        long = word.startswith("--")
+        flag, equals, value = word.partition("=")
+        if not long and f"-{flag}" not in known:
+            flag, equals, value = word[:2], word[2:], word[2:].removeprefix("=")
+        if flag not in known:
+            from .wrong_words import unknown_option
+
+            raise unknown_option(name, flag)
+        each, row = known[flag]
+        if row.type is bool:
+            if equals and long:
+                raise usage(f"{flag} takes no value, found {value!r}")
+            options.append(flag if long else flags(each, row)[0])
+            if equals:
+                left.insert(0, f"-{equals}")  # the other letters of a group
+            continue
+        if not equals:
+            if not left or left[0] in known:
+                raise usage(f"{flag} needs a value", expected=f"{flag} {metavar_of(each, row)}")
+            value = left.pop(0)
+        options.append(f"{flags(each, row)[0]}={value}")
+    return options, others
 
 
-Shell = Literal["bash", "zsh", "fish"]
+def parser_of(name: str) -> ArgumentParser:
+    """The parser of a command; that of a group only shows its help."""
+    command = COMMANDS[name]
+    parser = _Parser(
+        usage=usage_of(name),
+        description=command.description,
+        formatter_class=_Help,
+        add_help=False,
+        allow_abbrev=False,
+        argument_default=SUPPRESS,
+    )
+    for heading, items in sections(command).items():
+        group = parser.add_argument_group(heading)
+        for each, item in items.items():
+            if isinstance(item, Argument):
+                text = item.help.replace("%", "%%")
+                group.add_argument(each, metavar=item.metavar, help=text, nargs=item.number)
+                continue
+            how: dict[str, Any] = {"dest": each, "help": help_text(each, item).replace("%", "%%")}
+            if item.type is bool:
+                how |= {"action": BooleanOptionalAction if is_pair(item) else "store_true"}
+            else:
+                how |= {"metavar": metavar_of(each, item), "choices": item.choices or None}
+                how |= {"type": _type(item), "action": "append" if item.type == list[str] else "store"}
+            group.add_argument(*flags(each, item), **how)
+    return parser
 
 
-def completion(
-    shell: Annotated[Shell, typer.Argument(help="The shell.", metavar="bash|zsh|fish")],
-) -> Answer:
-    """Print a script that completes zarrlift's commands, options and their values.
+def _type(row: Option) -> Callable[[str], Any]:
+    """What makes a value of a word; its error says what the option takes."""
 
-    \b
-    bash  eval "$(zarrlift completion bash)"  in ~/.bashrc
-    zsh   eval "$(zarrlift completion zsh)"   in ~/.zshrc, after compinit
-    fish  zarrlift completion fish > ~/.config/fish/completions/zarrlift.fish
-    """  # noqa: D301 - \b is the character that keeps the lines of a paragraph apart
-    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+    def parse(text: str) -> Any:
+        expected = ""
+        if row.type is int:
+            if text.isdecimal() and int(text) >= 1:
+                return int(text)
+            expected = "a whole number of at least 1"
+        elif row.type is Size:
+            from zarrstack.core.sizes import parse_size
 
-    script = get_completion_script(prog_name="zarrlift", complete_var=COMPLETE, shell=shell)
-    return Answer(code=DONE, text=lambda: plain([script]), data=dict)
+            if (number := parse_size(text)) is not None and number >= 1:
+                return int(number)
+            expected = "a size such as 512MB or 2GB"
+        elif row.choices and text not in row.choices:
+            expected = ", ".join(row.choices)
+        if expected:
+            raise ArgumentTypeError(f"found {text!r}; expected {expected}")
+        return text
+
+    return parse
 
 
-def complete(command: Any) -> int:
-    """Print what may follow the command line that a script has put into the environment."""
-    from typer.completion import completion_init, shell_complete  # type: ignore[attr-defined]
+class _Parser(ArgumentParser):
+    """Errors are those of this project."""
 
-    completion_init()
-    return shell_complete(command, {}, "zarrlift", COMPLETE, os.environ[COMPLETE])
+    def error(self, message: str) -> NoReturn:
+        raise usage(message.removeprefix("argument "))
+
+
+class _Help(RawDescriptionHelpFormatter):
+    """The help of a command: as wide as the terminal, up to a limit, the short form of an option first."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        from shutil import get_terminal_size
+
+        columns = min(get_terminal_size().columns, _WIDEST)
+        super().__init__(prog, **options | {"width": columns, "max_help_position": columns // 3})
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        super().add_usage(usage, actions, groups, "Usage: ")
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        from textwrap import fill
+
+        paragraphs = []
+        for paragraph in text.split("\n\n"):
+            kept = paragraph.startswith("  ")
+            paragraphs.append(paragraph if kept else fill(" ".join(paragraph.split()), width))
+        return "\n\n".join(paragraphs)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        from textwrap import wrap
+
+        return wrap(text, width, break_on_hyphens=False)
+
+    def _format_action_invocation(self, action: Any) -> str:
+        return names_text(action.option_strings, action.metavar).strip()

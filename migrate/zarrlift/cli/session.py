@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -16,31 +15,22 @@ from itertools import islice
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from . import json_document
+from .exit_codes import DONE, INTERRUPTED, PARTLY, USAGE
+from .names import DEBUG
+from .output import OutputError, say, unprinted, write
 
 if TYPE_CHECKING:
+    from zarrstack.core.errors import Problem
     from zarrstack.core.json_text import JSON, JSONObject
 
     from ..report.blocks import Block
 
-DONE: Final = json_document.DONE
-PARTLY: Final = json_document.PARTLY
-USAGE: Final = json_document.USAGE
-INTERRUPTED: Final = json_document.INTERRUPTED
-DEBUG: Final = json_document.DEBUG
-
 PRINTING: Final = frozenset({"inspect", "status", "completion", "model show", "model schema"})
 """Commands whose output is their work; the exit code of the others tells of what they did."""
 
-COMPLETE: Final = "_ZARRLIFT_COMPLETE"
-"""Set by the scripts of `zarrlift completion`: the command line is to be completed, not run."""
 _STOPPING: Final = b"zarrlift: Stopping: unfinished objects are given up. Ctrl-C again ends at once.\n"
 _PIECES: Final = 10_000
 """Pieces of a JSON document that are written together."""
-
-
-class OutputError(OSError):
-    """Standard output is closed or cannot be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +154,7 @@ class Session:
             import traceback
 
             write(redact_foreign("".join(traceback.format_exception(error))), sys.stderr)
-        problem = json_document.problem_of(error)
+        problem = problem_of(error)
         code = USAGE if problem.kind == "usage" else PARTLY
         from zarrstack.core.units import safe
 
@@ -250,40 +240,44 @@ def _ending_at_a_signal() -> Iterator[None]:
 
 
 def write_json(command: str | None, code: int, content: JSONObject) -> None:
-    """Print the single document of a command with `--json`."""
-    pieces = json.JSONEncoder(indent=2, default=str).iterencode(
-        json_document.document(command, code, content)
-    )
+    """Print the single document of a command with `--json`, for programs; names of members are stable.
+
+    `{"zarrlift": version, "command", "exit_code", "result" | "error"}`: `result` is what the Python function
+    of the same name returns, `error` is one problem.
+    """
+    from zarrstack.version import __version__
+
+    from ..core.json_document import finite
+
+    head = {"zarrlift": __version__, "command": command, "exit_code": code}
+    # Bare NaN, which attributes may contain, is invalid JSON and would fail in other programs.
+    pieces = json.JSONEncoder(indent=2, default=str).iterencode(finite({**head, **content}))
     while text := "".join(islice(pieces, _PIECES)):  # the status of 100,000 arrays is 26 MB
         write(text, sys.stdout)
     write("\n", sys.stdout)
 
 
-def say(text: str) -> None:
-    """Print one line to standard error."""
-    write(text + "\n", sys.stderr)
+def problem_of(error: Exception) -> Problem:
+    """Any error as a problem; of one that is not zarrlift's, without secrets."""
+    from zarrstack.core.errors import Problem, ZarrstackError
 
+    from ..storage.redact import redact_foreign
+    from ..transfer.unexpected_errors import broken_package
 
-def unprinted(error: OSError) -> str:
-    """What happened to output that cannot be written, as the end of a sentence."""
-    return f"cannot be printed: standard output: {error.strerror or error}."
-
-
-def write(text: str, stream: Any) -> None:
-    """Write and flush; a closed reader (`| head`) is not an error.
-
-    Raises OutputError if standard output cannot be written. Standard error is the last resort: what cannot be
-    written there is dropped.
-    """
-    try:
-        if stream is None or stream.closed:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))  # noqa: TRY301 - as for a closed descriptor
-        stream.write(text)
-        stream.flush()
-    except BrokenPipeError:
-        # The interpreter flushes again at exit; discard that output.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    except OSError as error:
-        if stream is not sys.stderr:
-            raise OutputError(error.errno, error.strerror or str(error)) from error
+    if isinstance(error, ZarrstackError):
+        return error.problem
+    if isinstance(error, OSError):
+        return Problem(
+            kind="storage",
+            message="reading or writing failed",
+            key=None if error.filename is None else os.fsdecode(error.filename),
+            found=error.strerror or str(error),
+            advice="Fix the cause, then run the command again.",
+        )
+    if isinstance(error, MemoryError):
+        return Problem(kind="memory", message="there is not enough memory")
+    if (broken := broken_package(error)) is not None:
+        return broken
+    text = " ".join(redact_foreign(f"{type(error).__name__}: {error}").split())
+    advice = f"This is a bug in zarrlift; {DEBUG}=1 shows the traceback to report."
+    return Problem(kind="internal", message=f"unexpected {text}", advice=advice)

@@ -10,14 +10,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from ..recipe.options import JobPlace, Places
-from ..recipe.signatures import given
-from . import options as o
-from .option_groups import option
-from .session import DONE, PARTLY, Answer, plain, write
-from .verbs import answer_of, batch_of
+from ..recipe.signatures import given as options_of
+from .exit_codes import DONE, PARTLY
+from .given import Given
+from .migrate_commands import answer_of, batch_of
+from .output import write
+from .session import Answer, plain
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -25,62 +26,32 @@ if TYPE_CHECKING:
     from ..jobs.status import Status
 
 
-def status(
-    target: o.Target,
-    *,
-    only: o.Only = None,
-    watch: Annotated[
-        bool,
-        option("--watch", help="Refresh it until the job ends; if not on a terminal, one line per minute."),
-    ] = False,
-    check: Annotated[
-        bool,
-        option("--check", help="List the results; exit code 1 unless all is migrated and present."),
-    ] = False,
-    html: Annotated[
-        str | None,
-        option("--html", help="Write one self-contained page to a file.", metavar="FILE", heading="Output"),
-    ] = None,
-    pictures: Annotated[
-        bool,
-        option("--pictures/--no-pictures", help="With --html: read and show the middle planes of images."),
-    ] = True,
-    options: o.JobFile,
-    storage: o.Storage,
-    verbose: Annotated[
-        bool, option("--verbose", "-v", help="Report each array: routes, sizes, times, and why it failed.")
-    ] = False,
-    output: o.Output,
-) -> Answer:
-    """Show the progress of a job or a batch; with --verbose or --html, report what it did.
-
-    Reads the job file alone, and with --html, source and result for pictures. --watch refreshes the page too,
-    with pictures at the end. With --watch until it ends: exit code 0 if everything is done, 1 if not, 130
-    after Ctrl-C.
-    To pause a job, stop it with Ctrl-C, and continue it later with zarrlift resume.
-    """
-    batch = batch_of(target, only, options)
-    output.session.how_to_continue = lambda _: f"The {'batch' if batch else 'job'} is not affected."
-    places = storage.arguments()
+def status(given: Given) -> Answer:
+    """Show the progress of a job or a batch; with --verbose or --html, report what it did."""
+    target: str = given.target
+    html: str | None = given.html
+    batch = batch_of(given, target)
+    given.session.how_to_continue = lambda _: f"The {'batch' if batch else 'job'} is not affected."
+    places = given.storage()
     if batch is not None:
         from ..report import batch as report_batch
         from ..report.html.pages import write_batch_page
 
         page = html and (lambda now: write_batch_page(now, html))
-        outcome = _watched(batch.status, output, report_batch, page) if watch else batch.status()
+        outcome = _watched(batch.status, given, report_batch, page) if given.watch else batch.status()
         if html is not None:
             write_batch_page(outcome, html)
         answer = answer_of(outcome, "status", [])
-        if not (html or check or verbose):
+        if not (html or given.check or given.verbose):
             return answer
         lines: list[str] = []
-        if check:
+        if given.check:
             from ..jobs.batch.batch import incomplete
             from ..jobs.batch.rows import COMPLETE
 
             for row in outcome.rows:
                 if row.state in COMPLETE:
-                    found = incomplete(row, given(places, Places))
+                    found = incomplete(row, options_of(places, Places))
                     lines += [f"{row.relative}: {problem}" for problem in found]
         blocks_of_batch = answer.text
         return replace(
@@ -94,7 +65,7 @@ def status(
 
     from ..report import status as report_status
 
-    keywords = options.of(JobPlace)
+    keywords = given.of(JobPlace)
     ask = partial(zarrlift.status, target, **keywords)
 
     def write_page(status: Status, places: dict[str, Any] | None = None) -> None:
@@ -104,29 +75,29 @@ def status(
         write_job_page(status, html, Path(status.job), places)
 
     page = html and write_page
-    current = _watched(ask, output, report_status, page) if watch else ask()
-    code = PARTLY if watch and current.state not in ("done", "finished") else DONE
+    current = _watched(ask, given, report_status, page) if given.watch else ask()
+    code = PARTLY if given.watch and current.state not in ("done", "finished") else DONE
     if html is not None:
-        write_page(current, places if pictures else None)
+        write_page(current, places if given.pictures else None)
     lacking: tuple[Problem, ...] = ()
-    if check:
+    if given.check:
         from ..jobs.ledger.ledger import Job
         from ..jobs.resume.published_arrays import incomplete_arrays
 
         if current.state != "undone":
             with Job.open(Path(current.job), write=False) as job:
-                lacking = incomplete_arrays(job, given(places, Places))
+                lacking = incomplete_arrays(job, options_of(places, Places))
         whole = current.state in ("done", "finished") and not current.refusals and not lacking
         code = DONE if whole else PARTLY
-    text = partial(report_status.blocks, current, verbose=verbose or html is not None, html=html)
+    text = partial(report_status.blocks, current, verbose=given.verbose or html is not None, html=html)
     return Answer(code=code, text=lambda: chain(text(), plain(map(str, lacking))), data=current.to_json)
 
 
-def _watched(ask: Callable[[], Any], output: o.Output, report: Any, page: Any) -> Any:
+def _watched(ask: Callable[[], Any], given: Given, report: Any, page: Any) -> Any:
     """The last status, after those before it were shown by a module, and written as `page` writes one."""
     ask = with_page(ask, page) if page else ask
-    stream = sys.stderr if output.as_json else sys.stdout
-    return watch(ask, stream, report, everything=output.show_all)
+    stream = sys.stderr if given.as_json else sys.stdout
+    return watch(ask, stream, report, everything=given.show_all)
 
 
 T = TypeVar("T")

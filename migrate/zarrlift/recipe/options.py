@@ -36,6 +36,7 @@ class Option(NamedTuple):
     heading: Heading = "How"
     rare: bool = False
     """Whether the command line takes it by `--set` only."""
+    default: Any = None
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -77,7 +78,8 @@ def option(
     rare: bool = False,
 ) -> Any:
     """A field of a table of options, with what the command line says of it."""
-    return field(default=default, metadata={"option": Option(help, type, metavar, flag, heading, rare)})
+    row = Option(help, type, metavar, flag, heading, rare, default)
+    return field(default=default, metadata={"option": row})
 
 
 class Table:
@@ -297,6 +299,11 @@ TABLES: Final = (
     Watching, Updating,
 )  # fmt: skip
 """Those above that inherit from another follow it."""
+
+
+def rows(*tables: type) -> dict[str, Option]:
+    """The options of tables as the command line and files show them, by name; later tables follow."""
+    return {each.name: each.metadata["option"] for table in tables for each in fields(table) if each.metadata}
 
 
 def values(options: Any, table: type) -> dict[str, Any]:

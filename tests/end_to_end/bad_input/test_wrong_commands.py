@@ -133,9 +133,9 @@ demo demo
 list formats
 """.strip().splitlines()
 TELLS = re.compile(
-    r"expected |Did you mean|is not one of|Possible options|To take it back"
+    r"expected |[Dd]id you mean|is not an option of .*, but of|To take it back"
     r"|\b(Give|Use|Choose|Check|Undo|Name|name|Unpack|Correct|Copy|Install|Make|Are the two) "
-    r"|A URL has two slashes: |Missing argument |a public bucket, give "
+    r"|A URL has two slashes: |a public bucket, give "
 )
 """What a message ends with: what would be right, or what to do."""
 
@@ -183,8 +183,8 @@ def test_a_wrong_command_is_told_what_would_be_right(line, place, web, before, m
     command, _, code = line.partition("  # exits ")
     ran = run(*shlex.split(command.replace("WEB", web)))
     assert ran.code == int(code or 2)
-    said = [text for text in ran.err.splitlines() if text and not text.startswith(("Usage:", "Try "))]
+    said = ran.err.splitlines()
     assert len(said) == 1, ran.err
-    assert said[0].startswith(("zarrlift: ", "Error: "))
+    assert said[0].startswith("zarrlift: ")
     assert TELLS.search(said[0]), said[0]
     assert content(place) == before, "nothing is changed or left about"

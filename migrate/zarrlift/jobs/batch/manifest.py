@@ -14,7 +14,7 @@ import csv
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -23,12 +23,12 @@ from zarrstack.core.errors import UsageError
 
 from ...recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
 from ...recipe.format_names import require_known
-from ...recipe.options import Option, Request
+from ...recipe.options import Option, Request, rows
 from ...recipe.recipe import Recipe
 from ...recipe.toml_file import load_recipe, parse_recipe
 from .rows import RowRequest
 
-_ASKED: Final = {each.name: each.metadata["option"] for each in fields(Request) if each.metadata}
+_ASKED: Final = rows(Request)
 _RECIPE: Final = (*WHOLE_OPTIONS, "arrays", *ARRAY_OPTIONS)
 _KNOWN: Final = ("source", "destination", "recipe", *_ASKED, *_RECIPE)
 _SECRET: Final = ("storage_options", "dest_storage_options")

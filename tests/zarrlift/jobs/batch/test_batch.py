@@ -499,7 +499,7 @@ def test_an_archive_of_a_batch_is_that_of_any_job(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("run",), "a list of archives is needed"),
+        (("run",), "batch run needs LIST..."),
         (("run", "old"), "a destination is needed"),
         (("run", "gone", "--to", "x/{name}"), "gone"),
         (("run", "old", "--to", "x/{other}"), "the template has an unknown field"),

@@ -1,4 +1,4 @@
-"""Three small archives to play with: datasets as of xarray, Fiji and ome-zarr-py."""
+"""`zarrlift demo`: small archives to play with, as of xarray, Fiji and ome-zarr-py, and what to try."""
 
 from __future__ import annotations
 
@@ -6,16 +6,66 @@ import gzip
 import json
 import struct
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from .exit_codes import DONE
+from .given import Given, usage
+from .session import Answer
+
+if TYPE_CHECKING:
+    from ..report import blocks as b
 
 _MISSING: Final = -32768
 """Fill value of the temperatures, on land."""
 _BLOCK: Final = 64
 """Length of the blocks of an N5 dataset on each axis."""
 _Array = np.ndarray[Any, Any]
+
+
+def demo(given: Given) -> Answer:
+    """Write small archives of Zarr v2, N5 and OME-NGFF, and say what to try with them."""
+    root = Path(given.folder).expanduser()
+    if root.exists():
+        raise usage(f"it exists already: {root}", advice="Give another name: zarrlift demo DIR")
+    ocean, cells, spots = root / "ocean.zarr", root / "cells.n5", root / "spots.zarr"
+    write_ocean(ocean)
+    write_cells(cells)
+    write_spots(spots)
+    written = {"zarr2": str(ocean), "n5": str(cells), "ome": str(spots)}
+    return Answer(code=DONE, text=lambda: _blocks(root), data=lambda: {"written": written})
+
+
+def _blocks(root: Path) -> Iterator[b.Block]:
+    from zarrstack.core.units import safe
+
+    from ..core.problems import command
+    from ..report import blocks as b
+
+    place = safe(str(root))
+    archives = (
+        f"{place}/ocean.zarr  a year of sea surface temperatures, Zarr v2",
+        f"{place}/cells.n5    an image in two resolutions, N5",
+        f"{place}/spots.zarr  the image in two colours, OME-NGFF 0.4 on Zarr v2",
+    )
+    yield b.Lines(archives, indent=0, tone="title")
+    yield b.Section()
+    yield b.Text("Try:")
+    ocean, cells = f"{root}/ocean.zarr", f"{root}/cells.n5"
+    result, image = f"{root}/ocean-v3.zarr", f"{root}/cells.zarr"
+    commands = (
+        ("inspect", ocean),
+        ("migrate", ocean, result, "--dry-run"),
+        ("migrate", ocean, result),
+        ("verify", ocean, result, "--full"),
+        ("migrate", cells, image, "--set", "multiscale=ome", "--codecs", "zstd:3"),
+        ("migrate", ocean, "--in-place"),
+        ("undo", ocean),
+    )
+    yield b.Lines([command(*words) for words in commands])
 
 
 def write_ocean(path: Path) -> None:

@@ -1,0 +1,335 @@
+"""Every command of the command line: its arguments, options and help. Imports nothing heavy.
+
+The parser, the help, the completion, the advice for wrong words and the reference are made of this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from ..recipe.options import (
+    Describing,
+    Executing,
+    JobPlace,
+    Moved,
+    Option,
+    Reading,
+    Request,
+    Running,
+    TakingOver,
+    Updating,
+    Watching,
+    rows,
+)
+from .options import (
+    AS,
+    DRY_RUN,
+    HIERARCHY,
+    JSON,
+    ONLY,
+    OPEN,
+    OUTPUT,
+    RECIPE,
+    RECIPE_FILE,
+    SOURCE,
+    TARGET,
+    VERIFY_AGAIN,
+    WATCHED,
+    YES,
+    Argument,
+    Command,
+)
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "inspect": Command(
+        """\
+Show the content of an archive in Zarr v3 terms, and every problem found in it.
+
+The exit code is 1 if a migration without options would refuse a node. In a store, chunks are not listed:
+`migrate --dry-run` finds more. Of many archives, `batch run --dry-run` shows the formats and sizes.""",
+        "migrate_commands",
+        {"source": SOURCE},
+        {**rows(Describing), **OUTPUT},
+        places=("src",),
+    ),
+    "migrate": Command(
+        """\
+Migrate an archive to DST, or --in-place, which only adds files to the source.
+
+With --dry-run, show what would be done and cost, array by array.
+
+  zarrlift migrate old.zarr new.zarr
+  zarrlift migrate s3://bucket/scan.n5 scan.zarr --codecs zstd:3 --shards auto""",
+        "migrate_commands",
+        {
+            "source": SOURCE,
+            "destination": Argument("DST", "Where to write the result; must not exist yet.", "?"),
+        },
+        {**DRY_RUN, **rows(Request, JobPlace, Running, Watching), **RECIPE, **YES, **WATCHED},
+        places=("src", "dst"),
+    ),
+    "resume": Command(
+        "Continue a migration that was interrupted or had failures, also of a batch.",
+        "migrate_commands",
+        TARGET,
+        {**ONLY, **rows(JobPlace, Moved, Running, Watching), **VERIFY_AGAIN, **WATCHED},
+        places=("src", "dst"),
+    ),
+    "update": Command(
+        """\
+Bring the result of a migration up to date with a source that has changed since.
+
+Only objects that differ are moved again, and are replaced one by one. May be run at any time and again.""",
+        "migrate_commands",
+        TARGET,
+        {
+            **ONLY,
+            **DRY_RUN,
+            **rows(Updating, JobPlace, Moved, Running, Watching),
+            **VERIFY_AGAIN,
+            **YES,
+            **WATCHED,
+        },
+        places=("src", "dst"),
+    ),
+    "status": Command(
+        """\
+Show the progress of a job or a batch; with --verbose or --html, report what it did.
+
+Reads the job file alone, and with --html, source and result for pictures. --watch refreshes the page too,
+with pictures at the end. With --watch until it ends: exit code 0 if everything is done, 1 if not, 130
+after Ctrl-C.
+To pause a job, stop it with Ctrl-C, and continue it later with zarrlift resume.""",
+        "status_command",
+        TARGET,
+        {
+            **ONLY,
+            "watch": Option(
+                "Refresh it until the job ends; if not on a terminal, one line per minute.", bool
+            ),
+            "check": Option(
+                "List the results; exit code 1 unless all is migrated and present.", bool
+            ),
+            "html": Option("Write one self-contained page to a file.", metavar="FILE", heading="Output"),
+            "pictures": Option(
+                "With --html: read and show the middle planes of images.",
+                bool,
+                flag="--pictures/--no-pictures",
+                default=True,
+            ),
+            **rows(JobPlace),
+            "verbose": Option(
+                "Report each array: routes, sizes, times, and why it failed.", bool, flag="--verbose -v"
+            ),
+            **OUTPUT,
+        },
+        places=("src", "dst"),
+    ),
+    "verify": Command(
+        """\
+Compare source and result: structure, attributes, data types, fill values and values.
+
+Or any two archives, as they would be in Zarr v3: --from A,B names the formats of both.
+
+Of a batch: all results with their sources.""",
+        "migrate_commands",
+        {
+            "source": Argument("SRC", "The source (any archive), or the job of a migration."),
+            "destination": Argument(
+                "DST", "The result, or another archive; by default the job's result.", "?"
+            ),
+        },
+        {
+            **ONLY,
+            "full": Option("Compare every value, not samples.", bool),
+            "no_list": Option(
+                "Do not compare the names and sizes of all objects first (for 10^9 objects).", bool
+            ),
+            **RECIPE_FILE,
+            **rows(Describing, JobPlace, Executing),
+            **WATCHED,
+        },
+        places=("src", "dst"),
+        unnamed=("src", "dst"),
+    ),
+    "finish": Command(
+        "Delete the legacy metadata after a verified migration in place; the job file keeps a copy.",
+        "migrate_commands",
+        TARGET,
+        {**ONLY, **rows(JobPlace, TakingOver), **YES, **WATCHED},
+        places=("src",),
+    ),
+    "undo": Command(
+        "Undo a migration, or a batch: delete what was written, restore what `finish` deleted.",
+        "migrate_commands",
+        TARGET,
+        {**ONLY, **rows(JobPlace, TakingOver), **YES, **WATCHED},
+        places=("src", "dst"),
+    ),
+    "batch": Command(
+        """\
+Migrate many archives, each with a job of its own.
+
+  zarrlift batch run old/ --to 'v3/{relative}.zarr'  migrate all in a folder
+  zarrlift status v3                                 show all states
+  zarrlift verify v3 --full                          compare every value
+  zarrlift undo v3                                   take everything back
+
+A LIST is a folder or store prefix to search, a glob, or a manifest (.csv, .jsonl, .toml) with the columns
+source, destination, recipe, and any option of migrate. What it contains is written to a list next to the
+results, NAME.zarrlift.jsonl, which is a LIST too. An archive that is refused or fails does not stop the
+others; the exit code is then 1.
+
+The verbs for one job do the same for a list: resume, status, verify, update, finish, undo.""",
+    ),
+    "batch run": Command(
+        """\
+Migrate every archive of LIST.
+
+A second run resumes an interrupted batch, and tries again what was refused or failed. Several processes
+may run one list, also on several machines, such as the elements of a job array: each takes the archives
+that no other one has claimed. With --dry-run, plan every archive, write the list, and migrate nothing;
+archives that cannot be migrated are listed with the cause.""",
+        "batch_commands",
+        {"lists": Argument("LIST...", "Folders, store prefixes, globs or manifests.", "+")},
+        {
+            "to": Option(
+                "The destination of each archive, such as 'v3/{relative}.zarr'. Fields: relative, name, "
+                "parent, number.",
+                metavar="TEMPLATE",
+                heading="Where",
+            ),
+            **ONLY,
+            "dry_run": DRY_RUN["dry_run"]._replace(help="Plan all, write the list; migrate nothing."),
+            **rows(Request, Running, Watching),
+            "update": Option("Add archives that the list does not have.", bool, heading="What to convert"),
+            "list_file": Option(
+                "The list to write, NAME.zarrlift.jsonl; by default next to the results.",
+                metavar="FILE",
+                flag="--list",
+                heading="Running",
+            ),
+            **RECIPE,
+            **WATCHED,
+        },
+        places=("src", "dst"),
+    ),
+    "model": Command(
+        """\
+Describe, compare, validate and create hierarchies by Zarr Object Models (ZEP 6).
+
+  zarrlift model show old.zarr > model.json    print the structure as JSON
+  zarrlift model show old.zarr --as v3         ... as after a migration
+  zarrlift model validate new.zarr model.json  check against a model
+  zarrlift model diff old.zarr new.zarr        compare two structures
+  zarrlift model create model.json empty.zarr  create it without values
+
+A MODEL is a ZOM or a JSON Schema in a file (- for stdin).""",
+    ),
+    "model show": Command(
+        "Print the hierarchy as a Zarr Object Model. Problems go to standard error.",
+        "model_commands",
+        HIERARCHY,
+        {
+            **AS,
+            "flat": Option("Print one object: path -> node without members.", bool),
+            "consolidated": Option("Print the consolidated metadata of the model.", bool),
+            **RECIPE_FILE,
+            **rows(Describing),
+            **JSON,
+        },
+        places=("src",),
+    ),
+    "model schema": Command(
+        "Write a JSON Schema (draft 2020-12): of all v2 or v3 models, or of one hierarchy.",
+        "model_commands",
+        {"source": Argument("SRC", "An archive or model; without it, the schema of a whole format.", "?")},
+        {
+            **OPEN,
+            "as_": Option(
+                "v3: the result of a migration of SRC. Without SRC: the format; v3 by default.",
+                Literal["v2", "v3"],
+                flag="--as",
+            ),
+            **rows(Describing),
+        },
+        places=("src",),
+    ),
+    "model validate": Command(
+        "Check any number of archives against one model; every violation is listed with its path.",
+        "model_commands",
+        {"places": Argument("SRC... MODEL", "Archives (or models), then the MODEL.", "+")},
+        {**OPEN, **AS, **rows(Describing), **JSON},
+        places=("src",),
+    ),
+    "model diff": Command(
+        "Compare the structure of two hierarchies, not values, storage or format. Exit code 1 if it differs.",
+        "model_commands",
+        {
+            "first": Argument("A", HIERARCHY["source"].help),
+            "second": Argument("B", "The other archive or model."),
+        },
+        {
+            "ignore": Option(
+                "A metadata member to skip, such as codecs; repeatable.", list[str], metavar="MEMBER"
+            ),
+            **rows(Reading),
+            **JSON,
+        },
+        places=("src",),
+    ),
+    "model create": Command(
+        "Create groups and arrays with their metadata. The root is written last.",
+        "model_commands",
+        {
+            "source": Argument("ZOM", "A model in a file, - for stdin, or an archive."),
+            "destination": Argument("DST", "Where to create it; must be empty."),
+        },
+        {**AS, "consolidate": Option("Also write consolidated metadata.", bool), **JSON},
+        places=("dst",),
+        unnamed=("dst",),
+    ),
+    "demo": Command(
+        "Write small archives of Zarr v2, N5 and OME-NGFF, and say what to try with them.",
+        "demo",
+        {
+            "folder": Argument(
+                "DIR",
+                "Where to write them, by default zarrlift-demo; must not exist yet.",
+                "?",
+                "zarrlift-demo",
+            )
+        },
+        JSON,
+    ),
+    "completion": Command(
+        """\
+Print a script that completes zarrlift's commands, options and their values.
+
+  bash  eval "$(zarrlift completion bash)"  in ~/.bashrc
+  zsh   eval "$(zarrlift completion zsh)"   in ~/.zshrc, after compinit
+  fish  zarrlift completion fish > ~/.config/fish/completions/zarrlift.fish""",
+        "completion",
+        {"shell": Argument("SHELL", "bash, zsh or fish.")},
+    ),
+}
+"""By name; the name of a command in a group begins with that of the group."""
+
+TOP: Final = Command(
+    "",
+    options={
+        "version": Option("Print the version.", bool, flag="--version -V"),
+        "verbose": Option("With --version: the library of each codec.", bool, flag="--verbose -v"),
+    },
+)
+"""What stands before the name of a command."""
+
+
+def usage_of(name: str) -> str:
+    """The words of a command, such as `zarrlift migrate [OPTIONS] SRC [DST]`."""
+    arguments = COMMANDS[name].arguments.values()
+    words = [f"[{each.metavar}]" if each.number in ("?", "*") else each.metavar for each in arguments]
+    if COMMANDS[name].module is None:
+        words = ["COMMAND [ARGS]..."]
+    return " ".join(["zarrlift", name, "[OPTIONS]", *words])
