@@ -146,8 +146,7 @@ def create(given: Given) -> Answer:
 def _print_problems(problems: Iterable[Problem]) -> None:
     """Print problems to standard error; standard output is for the model."""
     from ..report.blocks import Problems
-    from ..report.page import Page
-    from ..report.text import lines
+    from ..report.text import Page, lines
 
     for line in lines([Problems.of(problems, "refused")], Page.of(sys.stderr)):
         say(line.removeprefix("  "))

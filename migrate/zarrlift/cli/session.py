@@ -50,9 +50,9 @@ class Answer:
     @classmethod
     def of(cls, result: Any, code: int, *, data: Callable[[], JSON] | None = None) -> Answer:
         """The result of a public function."""
-        from ..report.shown import shown
+        from ..report.blocks import blocks_of, brief_lines_of
 
-        text, brief = partial(shown, "blocks", result), partial(shown, "brief_lines", result)
+        text, brief = partial(blocks_of, result), partial(brief_lines_of, result)
         return cls(code=code, text=text, data=data or result.to_json, brief=brief)
 
 
@@ -170,8 +170,7 @@ class Session:
         write_json(self.command, code, content)
 
     def _print(self, blocks: Callable[[], Iterable[Block]], stream: Any) -> None:
-        from ..report.page import Page
-        from ..report.text import lines
+        from ..report.text import Page, lines
 
         page = Page.of(stream, everything=self.everything)
         text = "".join(line + "\n" for line in lines(blocks(), page))

@@ -180,7 +180,7 @@ def has_ended(status: Any) -> bool:
 
 def _draw(status: Any, report: Any, stream: TextIO, height: int, *, everything: bool) -> int:
     """Draw a picture over the one before, in one write; returns its number of lines."""
-    from ..report.page import Page
+    from ..report.text import Page
     from ..report.text import lines as lines_of
 
     def lines() -> Iterator[str]:

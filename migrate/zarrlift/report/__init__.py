@@ -1,1 +1,1 @@
-"""Output for people and machines: text, tables, JSON."""
+"""Reports for people: blocks of a result, made once, and their renderings as text and as HTML."""

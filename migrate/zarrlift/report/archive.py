@@ -12,9 +12,9 @@ from zarrstack.core.units import brief, bytes_text, count_text, safe, shape_text
 from ..archive.nodes import layout_to_json
 from ..core.grid.frames import Shards
 from . import blocks as b
-from .problems import summary
 
 if TYPE_CHECKING:
+    from zarrstack.core.errors import Problem
     from zarrstack.core.json_text import JSONObject
 
     from ..archive.nodes import Archive, ArrayNode, Layout, Node, RecognizedConvention
@@ -145,9 +145,17 @@ def summary_text(archive: Archive) -> str:
     parts = [count_text(groups, "group"), count_text(len(arrays), "array")]
     if refused:
         parts.append(f"{count_text(refused, 'node')} refused")
-    if others := summary(p for p in archive.all_problems() if p.severity != "refusal"):
+    if others := problem_counts(p for p in archive.all_problems() if p.severity != "refusal"):
         parts.append(others)
     return ", ".join(parts) + "."
+
+
+def problem_counts(problems: Iterable[Problem]) -> str:
+    """`2 refusals, 1 warning`, or "" without problems."""
+    counts = dict.fromkeys(b.ORDER, 0)
+    for problem in problems:
+        counts[problem.severity] += 1
+    return ", ".join(count_text(count, severity) for severity, count in counts.items() if count)
 
 
 def archive_json(archive: Archive) -> JSONObject:

@@ -6,8 +6,9 @@ passed `zarrstack.core.units.safe`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from zarrstack.core.units import count_text
@@ -19,6 +20,14 @@ MAX_PLACES: Final = 20
 """Maximum number of places of a group on a page; the rest is counted."""
 ORDER: Final = ("refusal", "warning", "note")
 """Severities, the gravest first."""
+_MAKERS: Final = {
+    "Archive": "archive.",
+    "Plan": "plan.",
+    "Status": "status.",
+    "UpdatePlan": "plan.update_",
+    "VerificationReport": "outcome.verification_",
+}
+"""Result -> the module with its `blocks` and `brief_lines`, if it has some, and how their names begin."""
 FORMATS: Final = {
     "zarr1": "Zarr v1",
     "zarr2": "Zarr v2",
@@ -266,3 +275,20 @@ class Advice(Block):
 
     text: str
     command: str
+
+
+def blocks_of(result: object) -> Iterator[Block]:
+    """The blocks of a result."""
+    return iter(_made("blocks", result))
+
+
+def brief_lines_of(result: object) -> Iterator[str]:
+    """What is wrong with a result, a line each."""
+    return iter(_made("brief_lines", result))
+
+
+def _made(what: str, result: object) -> Iterable[Any]:
+    module, _, start = _MAKERS[type(result).__name__].partition(".")
+    maker = getattr(import_module(f".{module}", __package__), start + what, lambda _: ())
+    made: Iterable[Any] = maker(result)
+    return made

@@ -1,4 +1,7 @@
-"""The output of `zarrlift migrate --dry-run`: each array before and after, and the cost; also as JSON."""
+"""The output of `zarrlift migrate --dry-run`: each array before and after, and the cost; also as JSON.
+
+And that of `zarrlift update --dry-run`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from zarrstack.core.units import (
     change_text,
     count_text,
     node_names,
+    node_text,
     safe,
     shape_text,
 )
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
 
     from ..core.chain.reader_table import Reading
+    from ..jobs.update.steps import NodeUpdate, UpdatePlan
     from ..planning.plans import ArrayPlan, Plan
 
 _Form: TypeAlias = "Callable[[ArrayPlan], str]"
@@ -45,6 +50,15 @@ _COLUMNS: Final = (
     b.Column(title="chunks", right=True, spare=2),
     b.Column(title="in", right=True),
     b.Column(title="out", right=True),
+)
+
+_CHANGES: Final = 20
+"""Maximum number of nodes of an update; the rest is counted."""
+_CHANGE_COLUMNS: Final = (
+    b.Column(title="node"),
+    b.Column(title="what is done"),
+    b.Column(title="chunks", right=True, spare=1),
+    b.Column(title="bytes", right=True),
 )
 
 
@@ -254,3 +268,44 @@ def _reading(reading: Reading) -> JSONObject:
         "yes": list(reading.able),
         "no": {reader: list(features) for reader, features in reading.unable.items()},
     }
+
+
+def update_blocks(plan: UpdatePlan) -> Iterator[b.Block]:
+    """What an update would do, node by node."""
+    if not plan.nodes:
+        yield b.Text("Nothing to do: the source has not changed.")
+        return
+    amount = f"{count_text(plan.objects, 'chunk')} to read, {bytes_text(plan.bytes)}"
+    yield b.Title(f"{count_text(len(plan.nodes), 'node')} to change: {amount}.", hang=0)
+    yield b.Section()
+    yield b.Table(columns=_CHANGE_COLUMNS, items=plan.nodes, row=_change_row, most=_CHANGES, what="node")
+    if any(node.visible for node in plan.nodes):
+        yield b.Section()
+        yield b.Text(
+            "Objects of visible arrays are replaced one by one: until an array is complete, a reader may see"
+            " some of its objects as they were and others as they are now."
+        )
+    yield b.Section()
+    yield b.Problems.of((problem for node in plan.nodes for problem in node.problems), "kept")
+
+
+def _change_row(node: NodeUpdate) -> tuple[str, ...]:
+    return (node_text(node.path), _what_is_done(node), *_moved(node))
+
+
+def _what_is_done(node: NodeUpdate) -> str:
+    match node.action:
+        case "new":
+            return "new"
+        case "removed":
+            return "removed"
+        case "kept":
+            return "kept as it is"
+        case "replaced":
+            return "hidden, then migrated as a whole"
+        case "changed":
+            return "its objects one by one, then its metadata" if node.visible else "its metadata"
+
+
+def _moved(node: NodeUpdate) -> tuple[str, str]:
+    return (count_text(node.objects), bytes_text(node.bytes)) if node.objects else ("", "")

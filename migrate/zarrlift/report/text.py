@@ -1,21 +1,95 @@
-"""Prints blocks as text that fits a page."""
+"""Prints blocks as text that fits a page; each problem has its location, and equal ones are merged."""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final, TextIO, TypeVar
 
-from zarrstack.core.units import node_names
+from zarrstack.core.errors import short
+from zarrstack.core.units import columns, count_text, is_terminal, node_names, node_text, safe
 
 from . import blocks as b
-from .page import Page, fits, table
-from .problems import PLACES, failure_lines, problem_lines
+from .blocks import ORDER, ProblemGroup, Tone, Where
+from .tables import fits, table, wrap
 
+T = TypeVar("T")
+_CODES: Final[dict[str, str]] = {"title": "1", "good": "32", "warning": "33", "bad": "31", "quiet": "2"}
+_PIPED_WIDTH: Final = 120
+"""Columns, if the width of the reader's window is unknown."""
 _NAMES = 8
 """Maximum number of names and ranges of nodes that share columns; further ones are counted."""
 _FORMS = 12
 """Maximum number of rows of the table of these columns."""
+PLACES: Final = 3
+"""Maximum number of locations shown for equal problems, and of messages that differ by numbers."""
+_ALIKE: Final = 8
+"""Maximum number of different messages shown for one kind."""
+_NUMBER: Final = re.compile("[0-9]+([.,][0-9]+)*( [kMGTPE]?B)?")
+_TONES: Final[dict[str, Tone]] = {"refusal": "bad", "warning": "warning", "note": "quiet"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The layout parameters of a report."""
+
+    width: int = 80
+    """Columns."""
+    colour: bool = False
+    everything: bool = False
+    """Show every row and location, instead of groups and the first few."""
+
+    @classmethod
+    def of(cls, stream: TextIO | None, *, everything: bool = False) -> Page:
+        """The page for a stream, as wide as the terminal or COLUMNS.
+
+        It is coloured on a terminal if NO_COLOR (https://no-color.org) is unset or empty.
+        """
+        terminal = is_terminal(stream)
+        size = shutil.get_terminal_size((80 if terminal else _PIPED_WIDTH, 24))
+        width = size.columns if terminal or os.environ.get("COLUMNS") else _PIPED_WIDTH
+        colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return cls(width=max(width, 40), colour=colour, everything=everything)
+
+    def paint(self, text: str, tone: Tone) -> str:
+        """The text, coloured if the page has colours."""
+        return f"\x1b[{_CODES[tone]}m{text}\x1b[0m" if self.colour and text else text
+
+    def paragraph(
+        self, text: str, *, indent: int = 0, hang: int | None = None, tone: Tone | None = None
+    ) -> list[str]:
+        """Wrapped lines; `hang` is the indentation of all lines except the first."""
+        rest = " " * (indent if hang is None else hang)
+        lines = wrap(text, self.width, first=" " * indent, rest=rest)
+        return [self.paint(line, tone) for line in lines] if tone else lines
+
+    def advice(self, text: str, command: str) -> list[str]:
+        """Text and a command to paste, which is never wrapped: if too long, it gets its own line."""
+        line = f"{text} {command}"
+        return [line] if columns(line) <= self.width else [*self.paragraph(text), f"  {command}"]
+
+    def pairs(self, pairs: Iterable[tuple[str, str]], *, indent: int = 2) -> list[str]:
+        """Labelled lines with aligned values; pairs without a value are omitted."""
+        rows = [(label, value) for label, value in pairs if value]
+        width = max((len(label) for label, _ in rows), default=0)
+        lines: list[str] = []
+        for label, value in rows:
+            lead = " " * indent + label.ljust(width) + "  "
+            lines += wrap(value, self.width, first=lead, rest=" " * len(lead))
+        return lines
+
+    def first(self, items: Sequence[T], most: int) -> Sequence[T]:
+        """The first items, or all with `everything`."""
+        return items if self.everything else items[:most]
+
+    def rest(self, count: int, what: str = "", *, indent: int = 2) -> list[str]:
+        """The number of items that are not shown; nothing for 0."""
+        text = count_text(count, f"more {what}") if what else f"{count_text(count)} more"
+        return self.paragraph(f"and {text} (--all shows them)", indent=indent) if count > 0 else []
 
 
 def lines(blocks: Iterable[b.Block], page: Page) -> Iterator[str]:
@@ -49,7 +123,7 @@ def _lines(block: b.Block, page: Page) -> Iterable[str]:
             names = node_names(block.paths, None if page.everything else block.most, hint=hint)
             return page.paragraph(f"{block.head}: {names}", hang=2)
         case b.Lines():
-            some = page.shown(block.lines, len(block.lines) if block.most is None else block.most)
+            some = page.first(block.lines, len(block.lines) if block.most is None else block.most)
             rest = page.rest(len(block.lines) - len(some), indent=block.indent)
             lines = [" " * block.indent + line for line in some]
             return (*([page.paint(line, block.tone) for line in lines] if block.tone else lines), *rest)
@@ -61,7 +135,7 @@ def _lines(block: b.Block, page: Page) -> Iterable[str]:
             most = None if page.everything else PLACES
             return problem_lines(block.grouped(most), page, refusal=block.refusal)
         case b.Failures():
-            excerpt = page.shown(block.rows, block.most)
+            excerpt = page.first(block.rows, block.most)
             return (
                 *failure_lines(excerpt, page),
                 *page.rest(len(block.rows) - len(excerpt), block.what),
@@ -73,7 +147,7 @@ def _lines(block: b.Block, page: Page) -> Iterable[str]:
 
 def _table(block: b.Table[Any], page: Page) -> Iterator[str]:
     groups = _groups(block, page)
-    excerpt = page.shown(groups, len(groups) if block.most is None else block.most)
+    excerpt = page.first(groups, len(groups) if block.most is None else block.most)
     rest = [item for group in groups[len(excerpt) :] for item in group]
     rows = [block.row(*group) for group in excerpt]
     if rest and block.rest is not None:
@@ -92,7 +166,7 @@ def _table(block: b.Table[Any], page: Page) -> Iterator[str]:
         most = None if page.everything else _NAMES
         arrays = b.Column(title="arrays", wraps=True)
         names = [
-            (node_names(forms[form], most, hint=" (--all)"), *form) for form in page.shown([*forms], _FORMS)
+            (node_names(forms[form], most, hint=" (--all)"), *form) for form in page.first([*forms], _FORMS)
         ]
         yield ""
         yield from _rows((arrays, *columns[block.shared]), names, page)
@@ -130,3 +204,101 @@ def _rows(
         titles, *lines = table(columns, rows, page.width, indent=indent)
         yield page.paint(titles, "quiet")
         yield from lines
+
+
+def problem_lines(groups: Iterable[ProblemGroup], page: Page, *, refusal: str) -> Iterator[str]:
+    """Refusals first, then warnings, then notes, each with a count and its first locations.
+
+    `refusal` is the word for problems that exclude a node: "refused", "failed", "differs".
+    """
+    kinds: dict[tuple[int, str], list[ProblemGroup]] = {}
+    for group in groups:
+        kinds.setdefault((ORDER.index(group.first.severity), group.first.kind), []).append(group)
+    for (order, kind), alike in sorted(kinds.items(), key=lambda item: item[0][0]):
+        head = refusal if order == 0 else ORDER[order]
+        excerpt = alike if page.everything else _first(alike)
+        for group, following in zip(excerpt, [*excerpt[1:], None], strict=True):
+            # Advice shared by several groups follows the last of them.
+            same = following is not None and following.first.advice == group.first.advice
+            yield from _group(group, page, head, advised=not same)
+        rest = sum(group.count for group in alike) - sum(group.count for group in excerpt)
+        yield from page.rest(rest, f"{kind} {ORDER[order]}")
+
+
+def _first(groups: Iterable[ProblemGroup]) -> list[ProblemGroup]:
+    """The first few different messages, fewer of those that differ by numbers alone."""
+    seen: Counter[str] = Counter()
+    first: list[ProblemGroup] = []
+    for group in groups:
+        text = _NUMBER.sub("0", group.first.message)
+        seen[text] += 1
+        if seen[text] <= PLACES and len(first) < _ALIKE:
+            first.append(group)
+    return first
+
+
+def failure_lines(rows: Iterable[tuple[str, str, str]], page: Page) -> Iterator[str]:
+    """What is wrong with rows of a table: state, place and text of each; equal texts are grouped."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for state, place, text in rows:
+        groups.setdefault((state, text), []).append(place)
+    for (state, text), places in groups.items():
+        excerpt = page.first(places, PLACES)
+        count = count_text(len(places), "time") if len(places) > 1 else ""
+        yield from _entry(state, "bad", text, excerpt, page, count=count, more=len(places) - len(excerpt))
+
+
+def _entry(
+    head: str,
+    tone: Tone,
+    text: str,
+    places: Sequence[str],
+    page: Page,
+    *,
+    count: str,
+    more: int,
+) -> Iterator[str]:
+    """One text with its only place, or with a count and its first places; `more` are not shown."""
+    head += ":"
+    if count:
+        text += f" ({count})"
+    elif places:
+        text = f"{places[0]}: {text}"
+    wrapped = page.paragraph(f"{head} {text}", indent=2, hang=4)
+    wrapped[0] = wrapped[0].replace(head, page.paint(head, tone), 1)
+    yield from wrapped
+    if count:
+        for place in places:
+            yield from page.paragraph(f"at {place}", indent=4, hang=6)
+        yield from page.rest(more, indent=4)
+
+
+def _group(group: ProblemGroup, page: Page, head: str, *, advised: bool) -> Iterator[str]:
+    first = group.first
+    text = safe(first.message)
+    if group.found is not None:
+        text += f"; found {safe(group.found)}"
+    if first.expected is not None:
+        text += f"; expected {safe(first.expected)}"
+    places = [place for where in group.places if (place := _place(where))]
+    yield from _entry(
+        head,
+        _TONES[first.severity],
+        text,
+        places,
+        page,
+        count=group.count_text,
+        more=group.more,
+    )
+    if first.advice is not None and advised:
+        yield from page.paragraph(safe(first.advice), indent=4)
+
+
+def _place(where: Where) -> str:
+    """`/a/b, key 'a/b/.zarray'`, after the archive if there is one, with what was found if that differs."""
+    parts = [] if where.archive is None else [safe(where.archive)]
+    if where.node is not None:
+        parts.append(node_text(short(where.node)))
+    if where.key is not None:
+        parts.append(f"key '{safe(short(where.key))}'")
+    return ", ".join(parts) + ("" if where.found is None else f": found {safe(where.found)}")

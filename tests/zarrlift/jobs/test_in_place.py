@@ -23,7 +23,7 @@ from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.planning.plans import GroupPlan
 from zarrlift.report import outcome as report_outcome
-from zarrlift.report.page import Page
+from zarrlift.report.text import Page
 from zarrlift.report.text import lines as printed
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter

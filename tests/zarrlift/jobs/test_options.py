@@ -26,7 +26,7 @@ from zarrlift.jobs.option_words import option_words, remembered
 from zarrlift.recipe.options import Places, Reading
 from zarrlift.report import outcome as report_outcome
 from zarrlift.report import status as report_status
-from zarrlift.report.page import Page
+from zarrlift.report.text import Page
 from zarrlift.report.text import lines as printed
 from zarrstack.core.errors import UsageError
 from zarrstack.core.units import quoted

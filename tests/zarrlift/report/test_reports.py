@@ -18,9 +18,9 @@ from zarrlift.report import outcome as report_outcome
 from zarrlift.report import plan as report_plan
 from zarrlift.report import status as report_status
 from zarrlift.report import text
+from zarrlift.report.archive import problem_counts
 from zarrlift.report.blocks import Problems
-from zarrlift.report.page import Page
-from zarrlift.report.problems import summary
+from zarrlift.report.text import Page
 from zarrlift.report.text import lines as printed
 from zarrstack.core.errors import Problem
 from zarrstack.core.units import columns
@@ -318,10 +318,10 @@ def test_refusals_come_first_then_warnings_then_notes():
 
 
 def test_summary_counts_by_severity():
-    assert summary([]) == ""
+    assert problem_counts([]) == ""
     severities = ("refusal", "refusal", "note")
     problems = [Problem(kind="x", message="m", severity=severity) for severity in severities]
-    assert summary(problems) == "2 refusals, 1 note"
+    assert problem_counts(problems) == "2 refusals, 1 note"
 
 
 def test_a_problem_cannot_steer_the_terminal():

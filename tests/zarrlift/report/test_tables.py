@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support import report_examples as examples
 
 from zarrlift.report.blocks import Column
-from zarrlift.report.page import table, wrap
+from zarrlift.report.tables import table, wrap
 from zarrstack.core.units import (
     columns,
 )

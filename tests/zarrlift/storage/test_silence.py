@@ -25,9 +25,8 @@ from zarrlift.jobs.processes.executors import RunOptions
 from zarrlift.jobs.progress import with_silence
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar
 from zarrlift.jobs.run_engine import RunEngine
-from zarrlift.report.page import Page
 from zarrlift.report.status import blocks
-from zarrlift.report.text import lines
+from zarrlift.report.text import Page, lines
 from zarrlift.storage import silence
 from zarrlift.storage.remote import adaptive_concurrency
 from zarrlift.storage.remote.adaptive_concurrency import ConcurrencyLimiter

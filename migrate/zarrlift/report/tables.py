@@ -1,4 +1,4 @@
-"""Text that fits a page: wrapped paragraphs, and tables that narrow and leave out columns.
+"""Lines that fit a width: wrapped paragraphs, and tables that narrow and leave out columns.
 
 A table has one line per row if that fits; otherwise its wrapping columns are narrowed, then the columns that
 matter least are left out and named below it. Text is never truncated.
@@ -6,15 +6,13 @@ matter least are left out and named below it. Text is never truncated.
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, TextIO, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
-from zarrstack.core.units import columns, count_text, is_terminal
+from zarrstack.core.units import columns
 
-from .blocks import Column, Tone
+from .blocks import Column
 
 _GAP: Final = 2
 _NARROWEST: Final = 16
@@ -175,68 +173,3 @@ def _lines(cell: str, width: int) -> list[str]:
     text = cell.lstrip(" ")
     margin = " " * min(len(cell) - len(text), max(width - _NARROWEST // 2, 0))
     return wrap(text, width, first=margin, rest=margin)
-
-
-T = TypeVar("T")
-_CODES: Final[dict[str, str]] = {"title": "1", "good": "32", "warning": "33", "bad": "31", "quiet": "2"}
-_PIPED_WIDTH: Final = 120
-"""Columns, if the width of the reader's window is unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """The layout parameters of a report."""
-
-    width: int = 80
-    """Columns."""
-    colour: bool = False
-    everything: bool = False
-    """Show every row and location, instead of groups and the first few."""
-
-    @classmethod
-    def of(cls, stream: TextIO | None, *, everything: bool = False) -> Page:
-        """The page for a stream, as wide as the terminal or COLUMNS.
-
-        It is coloured on a terminal if NO_COLOR (https://no-color.org) is unset or empty.
-        """
-        terminal = is_terminal(stream)
-        size = shutil.get_terminal_size((80 if terminal else _PIPED_WIDTH, 24))
-        width = size.columns if terminal or os.environ.get("COLUMNS") else _PIPED_WIDTH
-        colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        return cls(width=max(width, 40), colour=colour, everything=everything)
-
-    def paint(self, text: str, tone: Tone) -> str:
-        """The text, coloured if the page has colours."""
-        return f"\x1b[{_CODES[tone]}m{text}\x1b[0m" if self.colour and text else text
-
-    def paragraph(
-        self, text: str, *, indent: int = 0, hang: int | None = None, tone: Tone | None = None
-    ) -> list[str]:
-        """Wrapped lines; `hang` is the indentation of all lines except the first."""
-        rest = " " * (indent if hang is None else hang)
-        lines = wrap(text, self.width, first=" " * indent, rest=rest)
-        return [self.paint(line, tone) for line in lines] if tone else lines
-
-    def advice(self, text: str, command: str) -> list[str]:
-        """Text and a command to paste, which is never wrapped: if too long, it gets its own line."""
-        line = f"{text} {command}"
-        return [line] if columns(line) <= self.width else [*self.paragraph(text), f"  {command}"]
-
-    def pairs(self, pairs: Iterable[tuple[str, str]], *, indent: int = 2) -> list[str]:
-        """Labelled lines with aligned values; pairs without a value are omitted."""
-        rows = [(label, value) for label, value in pairs if value]
-        width = max((len(label) for label, _ in rows), default=0)
-        lines: list[str] = []
-        for label, value in rows:
-            lead = " " * indent + label.ljust(width) + "  "
-            lines += wrap(value, self.width, first=lead, rest=" " * len(lead))
-        return lines
-
-    def shown(self, items: Sequence[T], most: int) -> Sequence[T]:
-        """The first items, or all with `everything`."""
-        return items if self.everything else items[:most]
-
-    def rest(self, count: int, what: str = "", *, indent: int = 2) -> list[str]:
-        """The number of items that are not shown; nothing for 0."""
-        text = count_text(count, f"more {what}") if what else f"{count_text(count)} more"
-        return self.paragraph(f"and {text} (--all shows them)", indent=indent) if count > 0 else []
