@@ -49,11 +49,11 @@ class Given(Namespace):
     def recipe(self) -> Recipe:
         """The recipe of the file, or the default one, modified by the other options; UsageError."""
         from ..recipe import recipe
-        from ..recipe.convention_names import parse_conventions, require_known
+        from ..recipe.parsing import parse_conventions, require_conventions
 
         given = {name: value for name, value in vars(self).items() if value not in (None, False)}
         base = {name: value for name, value in given.items() if name in ARRAY_OPTIONS}
-        require_known(parse_conventions(base.get("conventions", "auto")))
+        require_conventions(parse_conventions(base.get("conventions", "auto")))
         base |= {name: value for name, value in self._settings().items() if name in ARRAY_OPTIONS}
         if "casting" in base and self.recipe_file is None and "dtype" not in base:
             raise usage("--set casting=... requires --dtype", expected="--dtype NAME")

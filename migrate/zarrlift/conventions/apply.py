@@ -18,7 +18,7 @@ from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, Node, RecognizedConvention
 from ..core.problems import refusal
-from ..recipe.convention_names import AUTO, classes_by_name, require_known
+from ..recipe.parsing import AUTO, classes_by_name, require_conventions
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from .base import Change, Convention, View
@@ -180,7 +180,7 @@ def _requested_names(archive: Archive, recipe: Recipe) -> Mapping[str, tuple[str
     """The requested names for each node that the recipe selects."""
     wanted = {node.path: recipe.for_array(node.path).conventions for node in archive.nodes}
     for names in set(wanted.values()):
-        require_known(names)
+        require_conventions(names)
     return wanted
 
 

@@ -11,8 +11,7 @@ from zarrstack.core.json_text import excerpt
 from zarrstack.core.paths import join
 
 from ..core.git_pointers import pointer
-from ..recipe.format_names import require_known
-from ..recipe.options import Format
+from ..recipe.options import Format, require_format
 from ..storage.base import Storage
 from .table import DRAFT, MARKERS, V3, MarkerDocument
 from .table import V2_ARRAY as ARRAY
@@ -53,7 +52,7 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
     other than `format` is found, or if two are found without `format`; MetadataError if there is only a
     `zarr.json` without a valid format.
     """
-    require_known(format)
+    require_format(format)
     seen = nearest(storage, format, beside_v3=beside_v3)
     if not seen:
         raise nothing(storage, format)

@@ -22,8 +22,16 @@ from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 from ..core.problems import JoinedProblems
 from ..errors import JobError
 from ..planning.plans import Plan
-from ..recipe.format_names import require_readable
-from ..recipe.options import JobPlace, Moved, PathText, Places, TakingOver, VerifyLevel, Watching
+from ..recipe.options import (
+    JobPlace,
+    Moved,
+    PathText,
+    Places,
+    TakingOver,
+    VerifyLevel,
+    Watching,
+    require_readable,
+)
 from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage

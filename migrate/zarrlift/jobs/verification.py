@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
 from ..errors import JobError, WorkerError
-from ..recipe.format_names import require_readable
 from ..recipe.keywords import DescribingKeywords, ExecutingKeywords, JobPlaceKeywords, PlacesKeywords
-from ..recipe.options import Describing, Executing, JobPlace, Places, Reading, StorageOptions, values
+from ..recipe.options import (
+    Describing,
+    Executing,
+    JobPlace,
+    Places,
+    Reading,
+    StorageOptions,
+    require_readable,
+    values,
+)
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit, given
 from ..storage.base import Storage

@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
+from typing import Final
 
 import numpy as np
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, Severity, UnsupportedError, UsageError
 from zarrstack.core.shard_index import IndexFormat
+from zarrstack.core.units import bytes_text
 
 from ..archive.nodes import Layout
 from ..core.grid.chunk_keys import ChunkKeys, N5Keys
 from ..core.grid.frames import Frame, Shards
 from ..core.problems import note, warning
-from ..recipe.grid import Shape, chunk_shape, chunks_per_shard
+from ..recipe.parsing import EachAxis, Shape, ShardRequest, lengths_text
 from ..recipe.recipe import ArrayRecipe
+
+SMALLEST: Final = 64 << 20
+LARGEST: Final = 1 << 30
+"""Target size of a shard for `auto` in bytes: large enough that a file system or a bucket has few objects,
+small enough to be copied, cached and rewritten as a unit.
+"""
+MAX_SHARDS: Final = 4096
+"""Maximum number of shards in an array for `auto`, as far as `LARGEST` allows."""
+MAX_INNER_CHUNKS: Final = 1 << 18
+"""Maximum number of chunks in a shard for `auto`: a reader fetches the whole index, 4 MiB, for any of them.
+"""
 
 
 def with_grid(
@@ -45,6 +58,71 @@ def _chunks(lengths: Shape, shape: Shape, problems: list[Problem]) -> Shape | No
     except UnsupportedError as error:
         problems.append(replace(error.problem, kind="grid", severity="warning"))
         return None
+
+
+def chunk_shape(lengths: Shape, shape: Shape) -> Shape:
+    """The inner chunk shape requested by `--chunks`; UnsupportedError for another number of axes.
+
+    A length larger than the array's is reduced to it, because it would only add padding.
+    """
+    if not shape:
+        return ()  # a scalar is a single chunk
+    _require_axes("--chunks", lengths, shape, unit="length", advice="Set it by path, in a recipe.")
+    return tuple(
+        max(n, 1) if length == -1 else min(length, max(n, 1))
+        for length, n in zip(lengths, shape, strict=True)
+    )
+
+
+def chunks_per_shard(
+    request: ShardRequest, counts: Shape, inner_chunk_bytes: float
+) -> tuple[Shape | None, str]:
+    """Chunks per shard requested by `--shards` (None: no shards), and the reason.
+
+    `counts` are the array's chunks along each axis, `inner_chunk_bytes` the stored size of one of them.
+    UnsupportedError for another number of axes.
+    """
+    if request == "none":
+        return None, "no shards were requested"
+    if request == "auto":
+        return _auto(counts, inner_chunk_bytes)
+    if not counts:
+        return None, "a scalar is a single chunk"
+    if isinstance(request, EachAxis):
+        return (request.chunks,) * len(counts), "as requested"
+    advice = "Use 4x, or auto, or set it by path, in a recipe."
+    _require_axes("--shards", request, counts, unit="number", advice=advice)
+    return request, "as requested"
+
+
+def _require_axes(option: str, numbers: Shape, axes: Shape, *, unit: str, advice: str) -> None:
+    if len(numbers) != len(axes):
+        raise UnsupportedError(
+            f"{option} and the array have different numbers of axes",
+            found=lengths_text(numbers),
+            expected=f"{len(axes)} {unit}{'' if len(axes) == 1 else 's'}",
+            advice=advice,
+        )
+
+
+def _auto(counts: Shape, inner_chunk_bytes: float) -> tuple[Shape | None, str]:
+    """Double along the axis with the fewest chunks in a shard until shards are large and few enough."""
+    if prod(counts) <= 1:
+        return None, "the array is a single chunk"
+    shard = [1] * len(counts)
+    while True:
+        size = prod(shard) * inner_chunk_bytes
+        number = prod(-(-n // s) for n, s in zip(counts, shard, strict=True))
+        wanted = size < SMALLEST or number > MAX_SHARDS
+        open_axes = [axis for axis, n in enumerate(counts) if shard[axis] < n]
+        if not wanted or not open_axes or size * 2 > LARGEST or prod(shard) * 2 > MAX_INNER_CHUNKS:
+            break
+        # On a tie, the last axis first: its chunks are consecutive in C order.
+        axis = min(open_axes, key=lambda axis: (shard[axis], -axis))
+        shard[axis] = min(shard[axis] * 2, counts[axis])
+    if prod(shard) == 1:
+        return None, f"chunks take {bytes_text(round(inner_chunk_bytes))} each already"
+    return tuple(shard), f"about {bytes_text(round(prod(shard) * inner_chunk_bytes))} in each of {number}"
 
 
 def _frame(

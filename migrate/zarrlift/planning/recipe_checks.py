@@ -7,8 +7,8 @@ from typing import Final
 from zarrstack.core.errors import UsageError
 
 from ..recipe.changes import ARRAY_OPTIONS
-from ..recipe.convention_names import conventions_text
 from ..recipe.options import flag_of
+from ..recipe.parsing import conventions_text
 from ..recipe.recipe import ArrayRecipe
 
 _LEAVE_PAYLOADS: Final = frozenset(

@@ -11,6 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
+from zarrstack.core.errors import UsageError
+from zarrstack.core.similar_names import did_you_mean
+
+from ..errors import JobError
+
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
@@ -309,3 +314,21 @@ def rows(*tables: type) -> dict[str, Option]:
 def values(options: Any, table: type) -> dict[str, Any]:
     """The values of those options that a table has, by name."""
     return {each.name: getattr(options, each.name) for each in fields(table)}
+
+
+def require_format(name: Format | None) -> None:
+    """Raise UsageError unless this is the name of a format; None is any format."""
+    if name is not None and name not in FORMATS:
+        raise UsageError(
+            f"unknown format {name!r}", expected=", ".join(FORMATS), advice=did_you_mean(name, FORMATS)
+        )
+
+
+def require_readable(name: Format) -> None:
+    """Raise JobError unless the format of a job's source is one that this zarrlift reads."""
+    if name not in FORMATS:
+        raise JobError(
+            f"the source of this job has the format {name!r}, which this zarrlift does not read",
+            expected=", ".join(FORMATS),
+            advice="Use the version of zarrlift that has begun the job.",
+        )

@@ -32,9 +32,20 @@ from .changes import (
     ShardIndexCodec,
     ZeroFill,
 )
-from .codecs import CodecRequest, data_type_text, parse_codecs, parse_data_type
-from .convention_names import conventions_text, parse_conventions
-from .grid import Shape, ShardRequest, lengths_text, parse_chunks, parse_shards, shards_text
+from .parsing import (
+    CodecRequest,
+    Shape,
+    ShardRequest,
+    conventions_text,
+    data_type_text,
+    lengths_text,
+    parse_chunks,
+    parse_codecs,
+    parse_conventions,
+    parse_data_type,
+    parse_shards,
+    shards_text,
+)
 
 CodecForms: TypeAlias = str | JSONObject | list[JSON] | Chain | CodecRequest
 

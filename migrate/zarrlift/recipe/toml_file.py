@@ -27,7 +27,7 @@ from zarrstack.core.sizes import parse_size
 
 from ..core.problems import JoinedProblems
 from .changes import ARRAY_OPTIONS, WHOLE_OPTIONS
-from .convention_names import require_known
+from .parsing import require_conventions
 from .recipe import ArrayRecipe, Recipe, RequiredModel, check_glob
 
 _TOP: Final = (*WHOLE_OPTIONS, "arrays")
@@ -142,7 +142,7 @@ def _fields(
         try:
             parsed = getattr(ArrayRecipe(**{name: value}), name)
             if name == "conventions":
-                require_known(parsed)
+                require_conventions(parsed)
             yield name, parsed
         except UsageError as error:
             problems.append(f"{place}{key}: {error}")

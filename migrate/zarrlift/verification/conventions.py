@@ -19,7 +19,7 @@ from zarrstack.core.json_text import JSON, JSONObject, canonical
 
 from ..archive.nodes import ArrayNode, Node
 from ..core.data_types.compare import same
-from ..recipe.convention_names import AUTO
+from ..recipe.parsing import AUTO
 from ..recipe.recipe import ArrayRecipe
 from .v3_tree import ResultNode
 from .zarr_python_reader import chunk_shape, native

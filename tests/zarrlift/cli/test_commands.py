@@ -29,7 +29,7 @@ from zarrlift.cli.names import SUMMARIES, below
 from zarrlift.cli.options import words_of
 from zarrlift.core.chain.chain import Chain
 from zarrlift.errors import JobError
-from zarrlift.recipe.codecs import parse_codecs
+from zarrlift.recipe.parsing import parse_codecs
 from zarrstack.core.errors import ChunkError, UsageError
 
 COMMANDS = ("inspect", "plan", "migrate", "resume", "status", "verify", "finish", "undo")

@@ -14,8 +14,8 @@ from tests.support.convention_trees import applied, archive, array
 
 import zarrlift
 from zarrlift.conventions import Change, Convention, Recognised, apply
-from zarrlift.recipe import convention_names
-from zarrlift.recipe.convention_names import known_names, parse_conventions, require_known
+from zarrlift.recipe import parsing
+from zarrlift.recipe.parsing import known_names, parse_conventions, require_conventions
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 from zarrlift.recipe.toml_file import parse_recipe
 from zarrstack.core.errors import UsageError
@@ -52,8 +52,8 @@ class Careless(Loud):
 @pytest.fixture(autouse=True)
 def no_classes(monkeypatch):
     """Each test names its own classes."""
-    monkeypatch.setattr(convention_names, "classes_by_name", {})
-    monkeypatch.setattr(apply, "classes_by_name", convention_names.classes_by_name)
+    monkeypatch.setattr(parsing, "classes_by_name", {})
+    monkeypatch.setattr(apply, "classes_by_name", parsing.classes_by_name)
 
 
 def recipe(*conventions: str | type) -> Recipe:
@@ -83,7 +83,7 @@ def test_names_are_known_and_unknown_ones_are_answered_with_them() -> None:
     assert parse_conventions("none") == ()
     for wrong in ("noise", "none,ome", "", "ome,"):
         with pytest.raises(UsageError) as caught:
-            require_known(parse_conventions(wrong))
+            require_conventions(parse_conventions(wrong))
         known = (caught.value.problem.expected or "").partition(": ")[2].split(", ")
         assert known == list(known_names())
 
@@ -118,7 +118,7 @@ def test_a_class_of_something_else_is_refused(source) -> None:
 def test_a_job_whose_convention_is_not_known_here_says_so(source, tmp_path, monkeypatch) -> None:
     """As in another process, where no recipe has named the class."""
     assert zarrlift.migrate(source, tmp_path / "new", recipe=recipe(Loud)).ok
-    monkeypatch.setattr(convention_names, "classes_by_name", {})
+    monkeypatch.setattr(parsing, "classes_by_name", {})
     with pytest.raises(UsageError, match=r"unknown convention 'loud'.*known once .*ArrayRecipe"):
         zarrlift.verify(source, tmp_path / "new")
 

@@ -14,19 +14,16 @@ from hypothesis import strategies as st
 
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codec_spec import CodecSpec
-from zarrlift.recipe.changes import ARRAY_OPTIONS
-from zarrlift.recipe.codecs import parse_codecs
-from zarrlift.recipe.grid import (
+from zarrlift.planning.chunks_and_shards import (
     LARGEST,
     MAX_INNER_CHUNKS,
     MAX_SHARDS,
     SMALLEST,
     chunk_shape,
     chunks_per_shard,
-    parse_chunks,
-    parse_shards,
-    shards_text,
 )
+from zarrlift.recipe.changes import ARRAY_OPTIONS
+from zarrlift.recipe.parsing import parse_chunks, parse_codecs, parse_shards, shards_text
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe, check_glob, matches
 from zarrlift.recipe.toml_file import load_recipe
 from zarrstack.core.errors import UnsupportedError, UsageError

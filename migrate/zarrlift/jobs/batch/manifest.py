@@ -22,8 +22,7 @@ from typing import Any, Final
 from zarrstack.core.errors import UsageError
 
 from ...recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
-from ...recipe.format_names import require_known
-from ...recipe.options import Option, Request, rows
+from ...recipe.options import Option, Request, require_format, rows
 from ...recipe.recipe import Recipe
 from ...recipe.toml_file import load_recipe, parse_recipe
 from .rows import RowRequest
@@ -153,7 +152,7 @@ def _request(values: Mapping[str, Any], default: RowRequest, recipes: dict[str, 
     """What a row asks for; UsageError."""
     changed = {name: _value(name, option, values[name]) for name, option in _ASKED.items() if name in values}
     if "format" in changed:
-        require_known(str(changed["format"]))
+        require_format(str(changed["format"]))
     return replace(default, recipe=_recipe(values, default.recipe, recipes), **changed)
 
 

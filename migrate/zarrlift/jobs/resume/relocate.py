@@ -20,8 +20,16 @@ from ...errors import JobError
 from ...planning.array_planner import digest
 from ...planning.plans import Plan
 from ...planning.source_inventory import SourceInventory
-from ...recipe.format_names import require_readable
-from ...recipe.options import Moved, PathText, Places, Reading, Request, StorageOptions, values
+from ...recipe.options import (
+    Moved,
+    PathText,
+    Places,
+    Reading,
+    Request,
+    StorageOptions,
+    require_readable,
+    values,
+)
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import open_storage

@@ -1,6 +1,6 @@
-"""Parses `--dtype`, a v3 data type, and `--codecs`: `portable`, `keep`, `none`, `zstd:3`, ..., or v3 JSON.
+"""Parses the options of a recipe that have a form of their own: codecs, data types, lengths and conventions.
 
-Short forms, joined by `+` from the array to the stored bytes:
+Short forms of `--codecs`, joined by `+` from the array to the stored bytes:
 
     none                        no compression
     zstd[:level]                level -131072 to 22, default 3
@@ -16,8 +16,10 @@ https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical
@@ -200,3 +202,134 @@ def data_type_text(data_type: DataType) -> str:
     """Inverse of `parse_data_type`."""
     data = data_type.to_json()
     return data if isinstance(data, str) else canonical(data)
+
+
+Shape: TypeAlias = tuple[int, ...]
+
+_LENGTHS: Final = re.compile(r"-?[0-9]{1,18}( *, *-?[0-9]{1,18})*")
+_TIMES: Final = re.compile(r"([1-9][0-9]{0,8})x")
+
+
+@dataclass(frozen=True, slots=True)
+class EachAxis:
+    """The same number of chunks per shard along each axis, such as 4x."""
+
+    chunks: int
+
+
+ShardRequest: TypeAlias = Literal["auto", "none"] | EachAxis | Shape
+
+
+def parse_chunks(value: str | Sequence[int] | None) -> Shape | None:
+    """The lengths in `--chunks`, such as 64,64,64, where -1 is a whole axis; raises UsageError."""
+    if value is None:
+        return None
+    lengths = _lengths(value)
+    if not lengths or not all(n > 0 or n == -1 for n in lengths):
+        raise UsageError(
+            "--chunks takes lengths", found=repr(value), expected="such as 64,64,64; -1 is the whole axis"
+        )
+    return lengths
+
+
+def parse_shards(value: str | ShardRequest | Sequence[int] | None) -> ShardRequest | None:
+    """The request in `--shards`: auto, none, such as 8,8,8, or such as 4x; raises UsageError."""
+    if value is None or isinstance(value, EachAxis):
+        return value
+    if value == "auto":
+        return "auto"
+    if value == "none":
+        return "none"
+    if isinstance(value, str) and (times := _TIMES.fullmatch(value)):
+        return EachAxis(int(times[1]))
+    counts = _lengths(value)
+    if not counts or any(n < 1 for n in counts):
+        raise UsageError(
+            "--shards takes chunks per shard",
+            found=repr(value),
+            expected="auto, none, such as 8,8,8, or such as 4x (along each axis)",
+        )
+    return counts
+
+
+def shards_text(request: ShardRequest) -> str:
+    """Inverse of `parse_shards`."""
+    if isinstance(request, str):
+        return request
+    return f"{request.chunks}x" if isinstance(request, EachAxis) else lengths_text(request)
+
+
+def lengths_text(lengths: Shape) -> str:
+    """Inverse of `parse_chunks`."""
+    return ",".join(map(str, lengths))
+
+
+def _lengths(value: object) -> Shape:
+    """The integers in a text or a sequence; empty if it contains anything else."""
+    if isinstance(value, str):
+        return tuple(map(int, value.split(","))) if _LENGTHS.fullmatch(value) else ()
+    if isinstance(value, Sequence) and all(type(n) is int for n in value):
+        return tuple(value)
+    return ()
+
+
+BUILT_IN: Final = ("hdmf", "n5", "ome", "spatialdata", "xarray")
+"""The conventions included in zarrlift."""
+AUTO: Final = "auto"
+NONE: Final = "none"
+classes_by_name: Final[dict[str, type]] = {}
+"""The classes that recipes of this process have named, by their names."""
+
+
+def known_names() -> tuple[str, ...]:
+    """All available names, sorted."""
+    return tuple(sorted({*BUILT_IN, *classes_by_name}))
+
+
+def parse_conventions(value: str | Sequence[str | type]) -> tuple[str, ...]:
+    """The names in `auto`, `none` or a comma-separated list, each once; see `require_conventions`.
+
+    `none` gives no names. `auto`, for all of zarrlift's own, may be part of a list: `auto,spatialdata`. In
+    Python, a list may have subclasses of `zarrlift.conventions.Convention`, too: `["auto", Labels]`. Recipes
+    and jobs store their names, and each process knows those that a recipe has named in it.
+    """
+    items: Any = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, Sequence) or not all(isinstance(item, str | type) for item in items):
+        raise UsageError("--conventions takes names", found=repr(value), expected="such as ome,xarray")
+    parsed = tuple(dict.fromkeys(item.strip() if isinstance(item, str) else _named(item) for item in items))
+    return () if parsed == (NONE,) else parsed
+
+
+def _named(convention: type) -> str:
+    """The name of a class, which is remembered; a later class of the same name replaces it."""
+    name: object = getattr(convention, "name", None)
+    if not isinstance(name, str) or not name or "," in name or name in (*BUILT_IN, AUTO, NONE):
+        raise UsageError(
+            "a convention needs a name that is not one of zarrlift's own",
+            found=repr(name),
+            advice=f"Set `name` in {convention.__qualname__}.",
+        )
+    classes_by_name[name] = convention
+    return name
+
+
+def conventions_text(names: Iterable[str]) -> str:
+    """Inverse of `parse_conventions`."""
+    return ",".join(names) or NONE
+
+
+def require_conventions(names: Iterable[str]) -> None:
+    """Raise UsageError unless every name is `auto` or that of a known convention.
+
+    Not part of parsing: a job may name a class that this process does not know.
+    """
+    for name in names:
+        if name in BUILT_IN or name == AUTO or name in (choices := known_names()):
+            continue
+        raise UsageError(
+            "'none' cannot be combined with others" if name == NONE else f"unknown convention {name!r}",
+            found=",".join(names),
+            expected="auto, none, or names: " + ", ".join(choices),
+            advice=did_you_mean(name, choices)
+            or "One of your own is known once `zarrlift.ArrayRecipe(conventions=[...])` has its class.",
+        )
