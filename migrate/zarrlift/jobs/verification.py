@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
@@ -45,8 +44,11 @@ from .resume.relocate import refuse_elsewhere, source_of
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Inventory
+    from ..archive.nodes import Archive
     from ..recipe.options import Format
+    from ..storage.bandwidth import Bandwidth
     from ..storage.base import Storage
+    from ..verification.elsewhere import Elsewhere
     from ..views.legacy import LegacyView
 
 
@@ -101,9 +103,6 @@ def verify(
     >>> report.ok, report.arrays
     (True, 4)
     """
-    from ..formats.describe import describe
-    from ..formats.detect import detect
-
     described, places, job, executing = given(options, Describing, Places, JobPlace, Executing)
     if no_list and full:
         raise UsageError("a full comparison lists all objects", found="--no-list", expected="--full alone")
@@ -113,88 +112,134 @@ def verify(
         if known_job is None:
             raise UsageError("a destination is needed", advice="Name one, or give a job.")
         source, destination = known_job.source, known_job.destination
-    follow_links, storage_options = described.follow_links, places.storage_options
-    dest_storage_options = places.dest_storage_options
-    first = open_storage(source, storage_options=storage_options, follow_links=follow_links)
-    if known_job is not None and known_job.in_place and dest_storage_options is None:
-        dest_storage_options = storage_options
-    second = open_storage(destination, storage_options=dest_storage_options, follow_links=follow_links)
-    if known_job is not None and not known_job.is_of(first, second):
-        known_job = None
-    name, _, second_name = (described.format or "").partition(",")
-    format, second_url = name or None, second.url  # noqa: A001
-    view: LegacyView | None = None
-    if second_name or (known_job is None and first.url != second.url):
-        view = _view_unless_v3(second, second_name or None, described.settled())
-    if view is not None:
-        viewed = open_storage(view)
-        viewed.can_list, viewed.holds_consolidated = second.can_list, False  # other formats need not have it
-        destination, second, known_job = view, viewed, None
-    second.document_bound = WRITTEN
-    in_place = first.url == second.url
-    if known_job is not None and known_job.job.state == "finished" and in_place:
-        raise JobError(
-            "finish has removed the legacy metadata, so there is nothing to compare with",
-            key=str(known_job.job.path),
-            advice="The job file has a copy, which undo restores.",
+    stated = {name: word for name, word in options.items() if name in values(described, Reading)}
+    pair = _Pair.open((source, destination), known_job, described, stated, places, run_options.limit)
+    spec = pair.access() if full and run_options.elsewhere else None
+    if recipe is None and pair.known_job is not None:
+        recipe = pair.known_job.recipe
+    with (
+        _listings(pair, lists=not no_list, full=full) as listings,
+        ticking(progress) as display,
+        _elsewhere(spec, run_options, None if recipe is None else recipe.memory) as elsewhere,
+    ):
+        report = verify_archives(
+            pair.archive,
+            pair.first,
+            pair.second,
+            full=full,
+            recipe=recipe,
+            progress=display,
+            threads=executing.workers,
+            elsewhere=elsewhere,
+            listings=listings,
         )
-    reading = described.settled(in_place=in_place)
-    if known_job is not None:
-        recipe = known_job.recipe if recipe is None else recipe
-        if format is None:
-            format = known_job.job.header["format"]  # noqa: A001
-            require_readable(format)
-        words = {name: word for name, word in options.items() if name in values(reading, Reading)}
-        reading = replace(Reading.from_json(known_job.job.header), **words)  # type: ignore[arg-type]
-    if in_place and format is None:
-        format = detect(first, beside_v3=True)  # noqa: A001 - both formats have documents at every node
-        if format == "zarr3":
-            raise UsageError(
-                "this is Zarr v3 already, and there is nothing to compare it with",
-                found=first.url,
-                expected="a destination",
-            )
-    record = JobRecord() if known_job is None else known_job.job.record
-    first, second = with_layers(first, record.source_through), with_layers(second, record.dest_through)
-    limit = run_options.limit
-    if limit is not None and not in_place:
-        first, second = limit.over(first, "source"), limit.over(second, "destination")
-    archive = describe(first, format=format, options=reading)
-    compare = partial(
-        verify_archives,
-        archive,
-        first,
-        second,
-        full=full,
-        recipe=recipe,
-        threads=executing.workers,
-    )
-    spec: WorkerSpec | None = None
-    if full and run_options.elsewhere:
-        options_of_both, layers = (
-            (storage_options, dest_storage_options),
-            (record.source_through, record.dest_through),
-        )
-        spec = access_of((source, destination), (first, second), options_of_both, layers)
+    if pair.view is not None:
+        report = _with_refusals(replace(report, destination=pair.second_url), pair.view)
+    return report if pair.known_job is None else _recorded(report, pair.known_job.job.path, full=full)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pair:
+    """Both archives, opened for a comparison."""
+
+    places: tuple[Place, Place]
+    options: tuple[StorageOptions, StorageOptions]
+    known_job: _KnownJob | None
+    """The job that made the second one, if it is known."""
+    view: LegacyView | None
+    """The second one, if it is not Zarr v3."""
+    second_url: str
+    first: Storage
+    second: Storage
+    reading: Reading
+    archive: Archive
+    """The first one, described."""
+
+    @classmethod
+    def open(
+        cls,
+        places: tuple[Place, Place],
+        known_job: _KnownJob | None,
+        described: Describing,
+        stated: Mapping[str, Any],
+        opening: Places,
+        limit: Bandwidth | None,
+    ) -> Self:
+        """Open both places and describe the first; `stated` are the options of reading that were given."""
+        from ..formats.describe import describe
+
+        options = opening.storage_options, opening.dest_storage_options
+        first = open_storage(places[0], storage_options=options[0], follow_links=described.follow_links)
+        if known_job is not None and known_job.in_place and options[1] is None:
+            options = options[0], options[0]
+        second = open_storage(places[1], storage_options=options[1], follow_links=described.follow_links)
+        in_place, url = first.url == second.url, second.url
+        if known_job is not None and not known_job.is_of(first, second):
+            known_job = None
+        name, _, second_name = (described.format or "").partition(",")
+        view: LegacyView | None = None
+        if second_name or (known_job is None and not in_place):
+            view = _view_unless_v3(second, second_name or None, described.settled())
         if view is not None:
+            viewed = open_storage(view)
+            viewed.can_list, viewed.holds_consolidated = (
+                second.can_list,
+                False,
+            )  # other formats need not have it
+            places, second, known_job = (places[0], view), viewed, None
+        second.document_bound = WRITTEN
+        reading, format = described.settled(in_place=in_place), name or None  # noqa: A001
+        record = JobRecord()
+        if known_job is not None:
+            record = known_job.job.record
+            reading, format = known_job.reading(stated, format, in_place=in_place)  # noqa: A001
+        if in_place and format is None:
+            format = _legacy_format(first)  # noqa: A001
+        first, second = with_layers(first, record.source_through), with_layers(second, record.dest_through)
+        if limit is not None and not in_place:
+            first, second = limit.over(first, "source"), limit.over(second, "destination")
+        return cls(
+            places=places,
+            options=options,
+            known_job=known_job,
+            view=view,
+            second_url=url,
+            first=first,
+            second=second,
+            reading=reading,
+            archive=describe(first, format=format, options=reading),
+        )
+
+    @property
+    def in_place(self) -> bool:
+        """Whether both are the same place."""
+        return self.first.url == self.second.url
+
+    def access(self) -> WorkerSpec:
+        """How workers elsewhere open both; UsageError if they cannot."""
+        if self.view is not None:
             message = "other processes cannot read the second archive, which is not Zarr v3"
-            raise UsageError(message, found=second_url, advice="Leave out --executor.")
+            raise UsageError(message, found=self.second_url, advice="Leave out --executor.")
+        record = JobRecord() if self.known_job is None else self.known_job.job.record
+        layers = record.source_through, record.dest_through
+        spec = access_of(self.places, (self.first, self.second), self.options, layers)
         if spec is None:
             raise out_of_reach()
-    with (
-        _listings(
-            known_job, follow_links=reading.follow_links, lists=not no_list, changes=not full and not in_place
-        ) as listings,
-        ticking(progress) as display,
-    ):
-        compare = partial(compare, progress=display, listings=listings)
-        if spec is None:
-            report = compare()
-        else:
-            report = _on_engine(compare, run_options, spec, None if recipe is None else recipe.memory)
-    if view is not None:
-        report = _with_refusals(replace(report, destination=second_url), view)
-    return report if known_job is None else _recorded(report, known_job.job.path, full=full)
+        return spec
+
+
+def _legacy_format(archive: Storage) -> Format:
+    """The format of an archive that may have documents of Zarr v3 at every node, too; UsageError without."""
+    from ..formats.detect import detect
+
+    format = detect(archive, beside_v3=True)  # noqa: A001
+    if format == "zarr3":
+        raise UsageError(
+            "this is Zarr v3 already, and there is nothing to compare it with",
+            found=archive.url,
+            expected="a destination",
+        )
+    return format
 
 
 def _view_unless_v3(second: Storage, format: Format | None, reading: Reading) -> LegacyView | None:
@@ -247,17 +292,16 @@ def _recorded(report: VerificationReport, path: Path, *, full: bool) -> Verifica
 
 
 @contextmanager
-def _listings(
-    known_job: _KnownJob | None, *, follow_links: bool, lists: bool, changes: bool
-) -> Iterator[Listings]:
+def _listings(pair: _Pair, *, lists: bool, full: bool) -> Iterator[Listings]:
     """How the objects of both sides are listed, and what a known job says of them.
 
-    With `changes`, objects of the source that changed since the job was planned are differences, in arrays
-    with a stored inventory: a full comparison finds those with other values itself.
+    Objects of the source that changed since a job was planned are differences, in arrays with a stored
+    inventory, unless the comparison is full: that finds those with other values itself.
     """
     from .stored_inventories import change_since, has_inventory, last_inventories
 
-    plain = Listings(lists=lists, by_job=known_job is not None, follow_links=follow_links)
+    known_job, changes = pair.known_job, not full and not pair.in_place
+    plain = Listings(lists=lists, by_job=known_job is not None, follow_links=pair.reading.follow_links)
     if known_job is None or (lists and not (changes and has_inventory(known_job.job.path))):
         yield plain
         return
@@ -277,16 +321,20 @@ def _listings(
         yield replace(plain, planned=planned, changes=change)
 
 
-def _on_engine(
-    compare: Callable[..., VerificationReport], options: RunOptions, spec: WorkerSpec, memory: int | None
-) -> VerificationReport:
-    """Compare on the workers of an executor; WorkerError if they are gone."""
+@contextmanager
+def _elsewhere(
+    spec: WorkerSpec | None, options: RunOptions, memory: int | None
+) -> Iterator[Elsewhere | None]:
+    """The workers of an executor that compare, if any; WorkerError if they are gone."""
+    if spec is None:
+        yield None
+        return
     from ..verification.elsewhere import Elsewhere
 
     engine = engine_for((), options, options.budget(memory), local=True)
     try:
         spec = with_share(replace(spec, run=os.urandom(4).hex()), options.limit, engine)
-        return compare(elsewhere=Elsewhere(engine, spec, options.budget_of_one(memory, engine)))
+        yield Elsewhere(engine, spec, options.budget_of_one(memory, engine))
     except KeyboardInterrupt:
         engine.give_up(give_up, *sent(spec.run))
         raise
@@ -310,6 +358,21 @@ class _KnownJob(NamedTuple):
         """Whether these are the places of the job."""
         sources = (self.source, *(each.url for each in self.job.sources))
         return source.url in sources and destination.url == self.destination
+
+    def reading(
+        self, stated: Mapping[str, Any], format: Format | None, *, in_place: bool
+    ) -> tuple[Reading, Format]:
+        """How the job has read its source, except for what is stated otherwise; JobError if that is gone."""
+        if self.job.state == "finished" and in_place:
+            raise JobError(
+                "finish has removed the legacy metadata, so there is nothing to compare with",
+                key=str(self.job.path),
+                advice="The job file has a copy, which undo restores.",
+            )
+        if format is None:
+            format = self.job.header["format"]  # noqa: A001
+            require_readable(format)
+        return replace(Reading.from_json(self.job.header), **stated), format
 
 
 def _known_job(
