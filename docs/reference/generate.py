@@ -215,7 +215,7 @@ def keys(_: str, section: str) -> Iterator[str]:
 
 def tables(*_: str) -> Iterator[str]:
     """The tables of a job file."""
-    from zarrlift.jobs.ledger.rows import SCHEMA
+    from zarrlift.jobs.ledger.schema import SCHEMA
 
     columns = re.compile(r"^    ([a-z]\w+) ([A-Z]+)(?:.*?  -- (.+))?", re.MULTILINE)
     for name, text, body in re.findall(r"TABLE (\w+) \(  -- (.+)\n((?:    .+\n)+)", SCHEMA):

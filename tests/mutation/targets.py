@@ -33,7 +33,7 @@ MODULES = {
     "ledger": (
         f"{_JOBS}/ledger/ledger.py",
         f"{_JOBS}/ledger/database.py",
-        f"{_JOBS}/ledger/rows.py",
+        f"{_JOBS}/ledger/schema.py",
     ),
     "claim": (f"{_JOBS}/claim.py", f"{_JOBS}/claim_holder.py"),
     "resume": (

@@ -24,11 +24,10 @@ from ..storage.transformer_stack import without_layers
 from .checks.checks_for import checks_for
 from .claim import Claim, claimed
 from .endpoints import Endpoints
-from .ledger.database import refuse_closed_folder
 from .ledger.find_job import job_path
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
-from .ledger.rows import JobRecord
+from .ledger.schema import JobRecord, refuse_closed_folder
 from .outcome import Outcome
 from .overwrite import resolve_previous_tree, set_aside
 from .processes.executors import RunOptions

@@ -32,7 +32,7 @@ from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..transfer.tasks import rewritten
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow
+from .ledger.schema import NodeRow
 from .outcome import kept
 from .update.differences import interrupted, with_earlier_shape
 

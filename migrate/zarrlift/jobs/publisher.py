@@ -27,7 +27,7 @@ from ..storage.writer import DestinationError, Writer, at_destination
 from ..transfer.extra_files import copy_file
 from .ledger.last_run import last_run
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow
+from .ledger.schema import NodeRow
 from .ownership import OWN, note_root_document, whose
 
 

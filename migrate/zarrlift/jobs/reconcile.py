@@ -11,7 +11,7 @@ from zarrstack.core.paths import join
 
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow
+from .ledger.schema import NodeRow
 
 
 class Policy(Protocol):

@@ -20,7 +20,7 @@ from ..transfer.tasks import Task, Tasks, pass_numbers, sources_moved, tasks_of
 from . import log_messages
 from .checks.checks import Found
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow
+from .ledger.schema import NodeRow
 from .resume.lost_tasks import MissingObjects, lost_tasks, refuse_lost_between
 from .source_check import source_changed
 

@@ -30,7 +30,7 @@ from .ledger.database import reporting_damage
 from .ledger.find_job import find_job
 from .ledger.last_run import Activity, activity, last_run, seconds_spent
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow, NodeState, State, TaskTotals
+from .ledger.schema import NodeRow, NodeState, State, TaskTotals
 from .option_words import changed_members, option_words, requested
 from .work_totals import RouteRates, total_bytes, work_left
 

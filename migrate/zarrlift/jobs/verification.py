@@ -36,7 +36,7 @@ from ..verification.listed_objects import Listings
 from .endpoints import access_of
 from .ledger.find_job import find_job
 from .ledger.ledger import Job
-from .ledger.rows import JobRecord
+from .ledger.schema import JobRecord
 from .observed import ticking
 from .processes.executors import RunOptions, engine_for, out_of_reach, with_share
 from .progress import ProgressChoice

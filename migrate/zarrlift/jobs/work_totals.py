@@ -27,7 +27,7 @@ from ..transfer.counts import MoveResult
 from ..transfer.events import ArrayDone, Planned, Progress, Retried, TaskDone, Waiting
 from . import log_messages
 from .ledger.ledger import Job
-from .ledger.rows import PlannedWork, TaskTotals, planned_work
+from .ledger.schema import PlannedWork, TaskTotals, planned_work
 
 _PER_OBJECT: Final = 64 << 10
 """Bytes that take as long as reading and writing one more object, roughly, locally and in stores."""

@@ -19,7 +19,7 @@ import zarrlift
 import zarrlift.jobs.refusals
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.core.problems import any_refusal
-from zarrlift.jobs.ledger import database
+from zarrlift.jobs.ledger import schema
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
 _FIXTURES = [one for form in FORMATS for one in (*archives(form), *bad_cases(form))]
@@ -74,7 +74,7 @@ def source(tmp_path: Path) -> Path:
 
 def closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Feign directories that take no file, since root may write everywhere."""
-    for module in (zarrlift.jobs.refusals, database):
+    for module in (zarrlift.jobs.refusals, schema):
         monkeypatch.setattr(module, "may_create_in", lambda path: "closed" not in Path(path).name)
 
 

@@ -24,7 +24,7 @@ from tests.support.job_archives import write_archive
 import zarrlift
 from zarrlift.archive import chunk_inventory
 from zarrlift.jobs import progress_display
-from zarrlift.jobs.ledger.rows import TaskTotals, planned_work
+from zarrlift.jobs.ledger.schema import TaskTotals, planned_work
 from zarrlift.jobs.progress import Ticker, Unticked
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar, chosen_progress, progress_for
 from zarrlift.jobs.work_totals import RouteRates, WorkTotal, total_bytes, work_of

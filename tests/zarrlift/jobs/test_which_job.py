@@ -23,7 +23,7 @@ import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.errors import JobError, UsageError
 from zarrlift.jobs.archive_run import ArchiveRequest, decide
-from zarrlift.jobs.ledger import database
+from zarrlift.jobs.ledger import database, schema
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
 from zarrlift.storage.local import open_directories
@@ -117,7 +117,7 @@ def test_a_directory_that_takes_no_job_file_says_why(
     def cannot_open(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("unable to open database file")
 
-    monkeypatch.setattr(database, "may_create_in", lambda path: path != tmp_path / "closed")
+    monkeypatch.setattr(schema, "may_create_in", lambda path: path != tmp_path / "closed")
     monkeypatch.setattr(sqlite3, "connect", cannot_open)
     with pytest.raises(JobError, match="cannot create the job file; found Permission denied"):
         zarrlift.migrate(source, tmp_path / "closed/out.zarr")

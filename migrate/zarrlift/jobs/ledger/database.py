@@ -1,30 +1,30 @@
-"""The file of a ledger: an SQLite database that appears complete or not at all, used by one process."""
+"""The file of a ledger: an SQLite database, written by one process; its tables are in `schema`.
+
+A file of another process or of another job, perhaps on another machine, is only read. SQLite would repair one
+that a killed process left in the middle of a commit, which is a write: in that case a copy is repaired.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import logging
 import os
 import shutil
 import sqlite3
 import stat
-import time
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from zarrstack.core.json_text import excerpt
 
 from ...errors import JobError
-from ...planning.plans import Planned
 from ...storage.local.files import kind_of
-from ...storage.local.partial_files import partial_name, sweep_partial
-from ...storage.local.presence import existing_directory
-from ...storage.local.system_errors import file_limit_text, may_create_in
-from .read_only import read_only
-from .rows import SCHEMA_SQL, Common, Values, as_stored, as_text, node_rows
+from ...storage.local.partial_files import partial_name
+from ...storage.local.system_errors import file_limit_text
 
 log: Final = logging.getLogger("zarrlift")
 
@@ -37,18 +37,12 @@ VERSION: Final = "7"
 SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 _COUNTER: Final = slice(24, 28)
-_SMALL_PAGES: Final = "PRAGMA page_size = 512;"
-"""Each table takes at least one page: that of a small archive is a quarter as large with these."""
-_FEW_NODES, _FEW_CHUNKS = 100, 10_000
-"""Of an archive whose job has small pages: those of larger ones would be read and written one by one."""
 
 _BUSY_SECONDS: Final = 10
 """Seconds that SQLite waits for another program, which cannot be interrupted."""
 _COMMITS: Final = 60
 """Maximum number of times that a commit waits so long."""
 
-_empty: Final[dict[bool, bytes]] = {}
-"""Files without rows, by whether they have small pages: making the tables again takes a millisecond."""
 BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
 
 
@@ -134,68 +128,9 @@ class Database:
             ) from error
 
 
-def create_database(file: Path, facts: Mapping[str, str], nodes: Sequence[Planned], *, fsync: bool) -> None:
-    """Create a job file with the notes and nodes of a new job; JobError if it exists.
-
-    It is created under a temporary name and renamed, so a killed process leaves no partial job.
-    """
-    if os.path.lexists(file):
-        raise JobError("the job file already exists", key=str(file), advice="Resume it, or undo it first.")
-    is_small = len(nodes) <= _FEW_NODES and sum(getattr(node, "chunks", 0) for node in nodes) <= _FEW_CHUNKS
-    now = repr(time.time())
-    meta = {"version": VERSION, "created": now, "updated": now, **facts}
-    path = Path(file)
-    partial = Path(partial_name(str(path)))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sweep_partial(str(path))
-        partial.unlink(missing_ok=True)
-        empty = _empty.get(is_small)
-        if empty is not None:
-            partial.write_bytes(empty)
-        with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as db:
-            db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
-            if empty is None:
-                db.executescript((_SMALL_PAGES if is_small else "") + SCHEMA_SQL)
-                _empty[is_small] = partial.read_bytes()
-            db.execute("BEGIN")
-            notes = [(name, as_stored(value)) for name, value in meta.items()]
-            db.executemany("INSERT INTO meta VALUES (?, ?)", notes)
-            insert_nodes(db, nodes)
-            db.execute("COMMIT")
-        os.replace(partial, path)
-    except (OSError, sqlite3.Error) as error:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-            partial.with_name(partial.name + "-journal").unlink(missing_ok=True)
-        raise _not_created(path, error) from error
-
-
-def insert_nodes(db: sqlite3.Connection, nodes: Iterable[Planned]) -> None:
-    """Insert new nodes, and what their plans have in common unless it is there."""
-    common: list[Common] = []
-
-    def rows() -> Iterator[Values]:
-        for row, shared in node_rows(nodes):
-            if shared is not None:
-                common.append(shared)
-            yield row
-
-    db.executemany(
-        "INSERT INTO node (path, kind, plan, state, route, tasks, moves, bytes_in, bytes_known, reads,"
-        " by_tasks) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        rows(),
-    )
-    db.executemany("INSERT OR IGNORE INTO common VALUES (?, ?)", common)
-
-
 def connect(path: Path, *, fsync: bool, write: bool) -> sqlite3.Connection:
     """A connection to an existing job file; sqlite3.Error."""
-    from urllib.parse import quote
-
-    mode = "rw" if write or os.access(path, os.W_OK) else "ro"  # readers roll back after a kill too
-    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
-    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_SECONDS)
+    db = _connected(path, "rw" if write or os.access(path, os.W_OK) else "ro")  # readers roll back a kill too
     try:
         if write:
             # EXTRA also flushes the end of a commit, which is that the journal is removed.
@@ -204,6 +139,11 @@ def connect(path: Path, *, fsync: bool, write: bool) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_SECONDS)
 
 
 def stamp(path: str) -> str:
@@ -232,7 +172,7 @@ def reporting_damage(path: Path) -> Iterator[None]:
 
 def remove_journal(db: sqlite3.Connection, path: Path) -> None:
     """Remove the journal of a killed commit."""
-    if os.path.lexists(f"{os.fspath(path)}-journal"):
+    if os.path.lexists(f"{path}-journal"):
         # SQLite removes an unneeded journal after it changes a page.
         db.execute("BEGIN IMMEDIATE")
         db.execute("INSERT INTO meta VALUES ('', '')")
@@ -312,25 +252,7 @@ def _separated(path: Path, descriptor: int) -> int:
     return copy
 
 
-def refuse_closed_folder(path: Path) -> None:
-    """Raise JobError, before a source is read, if no job file can be created at a path."""
-    if not may_create_in(existing_directory(path.parent)):
-        raise _not_created(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-
-
-def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
-    reason = error.strerror if isinstance(error, OSError) else None
-    if reason is None and not may_create_in(path.parent):
-        reason = "Permission denied"  # SQLite only reports that it cannot open the file
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:  # of a file that no one else has
-        reason = "its file system lacks the locks of SQLite; SMB has them with the mount option nobrl"
-    advice = "Fix the cause, or choose another path with --job. Nothing else was written."
-    return JobError(
-        "cannot create the job file", key=str(path), found=reason or _error_text(error), advice=advice
-    )
-
-
-def _error_text(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """What an error says, with the limit on the size of files where one is set: SQLite does not name it."""
     return str(error) + (file_limit_text() if "I/O" in str(error) else "")
 
@@ -360,7 +282,7 @@ def require_version(path: Path) -> None:
 
     Nothing at or beside the file is changed. Without a journal, opening it changes nothing either.
     """
-    if not os.path.lexists(f"{os.fspath(path)}-journal"):
+    if not os.path.lexists(f"{path}-journal"):
         return
     try:
         with read_only(path) as db:
@@ -395,4 +317,62 @@ def unwritable(path: Path, error: Exception) -> JobError:
         advice = (
             "Check the permissions of its directory and the limit of open files (ulimit -n), then resume."
         )
-    return JobError("cannot write the job file", key=str(path), found=_error_text(error), advice=advice)
+    return JobError("cannot write the job file", key=str(path), found=error_text(error), advice=advice)
+
+
+def as_stored(text: str) -> str | bytes:
+    """A text as SQLite stores it: names that are not valid UTF-8 (PEP 383) as bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def as_text(stored: str | bytes) -> str:
+    """Inverse of `as_stored`."""
+    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
+
+
+@contextlib.contextmanager
+def read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a file, or to a copy where SQLite would repair the file; sqlite3.Error or JobError."""
+    with contextlib.closing(_connected(path, "ro")) as db:
+        if not _must_be_repaired(db, path):
+            yield db
+            return
+    with _repaired(path) as copy, contextlib.closing(_connected(copy, "ro")) as db:
+        yield db
+
+
+def _must_be_repaired(db: sqlite3.Connection, path: Path) -> bool:
+    """Whether SQLite would write to a file before it reads it; sqlite3.Error if it cannot be read at all."""
+    try:
+        db.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        repairs = error.sqlite_errorcode in (sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_CANTOPEN)
+        if not repairs or not os.path.lexists(f"{path}-journal"):
+            raise
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def _repaired(path: Path) -> Iterator[Path]:
+    """A copy of a file, repaired by SQLite."""
+    folder = tempfile.mkdtemp(prefix="zarrlift-")
+    try:
+        copied = Path(folder) / "job"
+        try:
+            shutil.copyfile(path, copied)
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(f"{path}-journal", f"{copied}-journal")
+        except OSError as error:
+            raise JobError("cannot copy the job file", key=str(path), found=error.strerror) from error
+        with contextlib.closing(sqlite3.connect(copied)) as db:
+            ((verdict,),) = db.execute("PRAGMA quick_check(1)").fetchall()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
+        yield copied
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

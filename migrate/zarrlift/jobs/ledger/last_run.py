@@ -20,7 +20,7 @@ from ...errors import JobError
 from ...recipe.options import VerifyLevel
 from ...storage.local.owner_process import OwnerProcess
 from .ledger import Job
-from .rows import TaskTotals
+from .schema import TaskTotals
 
 _PACKAGES: Final = ("zarr", "numcodecs", "numpy", "fsspec", "obstore")
 """Packages whose versions matter for what a job writes."""

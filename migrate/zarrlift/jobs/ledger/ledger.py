@@ -14,10 +14,13 @@ import json
 import os
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
+
+import numpy as np
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
@@ -27,9 +30,9 @@ from ...planning.plans import Plan, Planned
 from ...transfer.counts import MoveResult
 from .database import (
     Database,
+    as_stored,
+    as_text,
     connect,
-    create_database,
-    insert_nodes,
     lock_file,
     not_opened,
     remove_journal,
@@ -40,7 +43,7 @@ from .database import (
     unwritable,
 )
 from .recorded_places import Source, has_moved, is_elsewhere, located, sources, to_record
-from .rows import (
+from .schema import (
     NODES,
     NODES_WITH_PLANS,
     JobRecord,
@@ -50,13 +53,81 @@ from .rows import (
     RecordedTask,
     State,
     TaskTotals,
-    as_stored,
-    as_text,
+    create_database,
+    insert_nodes,
     node_row,
     planned_rows,
     plans_of,
 )
-from .tables import DocumentRows, LegacyRows, ListingRows, OtherRows
+
+
+class Table:
+    """A table of an open job file."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+
+class ListingRows(Table):
+    """The listing of a source, for updates: compressed, in pieces."""
+
+    def keep(self, pieces: Iterable[bytes]) -> None:
+        """Store a listing in place of an earlier one; the length of each piece is a multiple of 8."""
+        self._db.write("DELETE FROM listing")
+        for part, piece in enumerate(pieces):
+            # Columns of positions and times: their differences are small numbers.
+            numbers = np.frombuffer(piece, "<u8")
+            steps = np.diff(numbers, prepend=numbers.dtype.type(0))
+            self._db.write("INSERT INTO listing VALUES (?, ?)", (part, zlib.compress(steps.tobytes(), 1)))
+
+    def pieces(self) -> Iterator[bytes]:
+        """The pieces of the listing; none if there is no listing. ValueError or zlib.error if damaged."""
+        for (part,) in self._db.rows("SELECT part FROM listing ORDER BY part"):
+            ((content,),) = self._db.rows("SELECT content FROM listing WHERE part = ?", (part,))
+            yield np.cumsum(np.frombuffer(zlib.decompress(content), "<u8"), dtype="<u8").tobytes()
+
+
+class DocumentRows(Table):
+    """Digests of earlier `zarr.json`, by node."""
+
+    def add(self, path: str, digest: str) -> None:
+        """Store the digest of a document of the node at `path`."""
+        self._db.write("INSERT OR IGNORE INTO document VALUES (?, ?)", (as_stored(path), digest))
+
+    def forget(self, path: str) -> None:
+        """Remove the digests of a node: its document is the one of the plan, and no other."""
+        self._db.write("DELETE FROM document WHERE path = ?", (as_stored(path),))
+
+    def has(self, path: str, digest: str) -> bool:
+        """Whether a document with this digest is one of the node."""
+        query = "SELECT 1 FROM document WHERE path = ? AND digest = ?"
+        return bool(self._db.rows(query, (as_stored(path), digest)))
+
+
+class OtherRows(Table):
+    """Keys of objects that others have written, by the path of their array."""
+
+    def keep(self, path: str, keys: Iterable[str]) -> None:
+        """Store the keys of an array in place of earlier ones."""
+        self._db.write("DELETE FROM other WHERE path = ?", (as_stored(path),))
+        for key in keys:
+            self._db.write("INSERT INTO other VALUES (?, ?)", (as_stored(path), as_stored(key)))
+
+    def all(self) -> frozenset[str]:
+        """The keys of all arrays."""
+        return frozenset(as_text(key) for (key,) in self._db.rows("SELECT key FROM other"))
+
+
+class LegacyRows(Table):
+    """The legacy documents that `finish` removed, which `undo` restores, by key."""
+
+    def keep(self, documents: Iterable[tuple[str, bytes]]) -> None:
+        """Store documents that are about to be deleted."""
+        self._db.write_many("INSERT OR REPLACE INTO legacy VALUES (?, ?)", documents)
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        """(key, content) of the stored documents."""
+        yield from self._db.rows("SELECT key, content FROM legacy ORDER BY key")
 
 
 class Job:

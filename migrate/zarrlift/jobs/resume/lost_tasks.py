@@ -34,7 +34,7 @@ from ...storage.local.owner_process import boot_id
 from ...transfer.tasks import changed_units, inner_chunks_reached
 from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
-from ..ledger.rows import RecordedTask
+from ..ledger.schema import RecordedTask
 from ..ownership import whose
 
 NAMED: Final = 3

@@ -34,7 +34,7 @@ from ...storage.open_storage import open_storage
 from ...storage.transformer_stack import with_layers
 from .. import log_messages
 from ..ledger.ledger import Job
-from ..ledger.rows import NodeRow, RecordedTask
+from ..ledger.schema import NodeRow, RecordedTask
 from ..outcome import Outcome
 from ..ownership import documents, missing_documents, whose
 from ..refusals import follow_links_in_place, require_root

@@ -23,7 +23,7 @@ from ...storage.remote.store_writer import writer_for
 from ...transfer.tasks import sweep
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
-from ..ledger.rows import NodeRow
+from ..ledger.schema import NodeRow
 from ..outcome import Outcome, nothing_to_do
 from ..overwrite import remove_previous_tree, set_aside
 from ..ownership import OWN, keep_document, missing_documents, whose

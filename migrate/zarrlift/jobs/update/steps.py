@@ -19,7 +19,7 @@ from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 from ...recipe.options import Updating
 from ...storage.base import Storage
 from ..ledger.ledger import Job
-from ..ledger.rows import NodeRow
+from ..ledger.schema import NodeRow
 from ..ownership import Conflicts
 from ..reconcile import Policy, same_plan
 from .differences import inside, interrupted, moved_again, outside, same_form, updating, with_earlier_shape

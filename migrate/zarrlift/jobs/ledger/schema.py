@@ -1,16 +1,22 @@
-"""The tables of a job file, and their rows as frozen data: nodes, tasks, and the plans of nodes as JSON text.
+"""The tables of a job file, their rows as frozen data, and a new file with them.
 
 The plans of 100,000 arrays take half a second to read. What arrays of one layout have in common is a row of
 its own, under its digest: such an archive has few layouts, and a plan without its layouts takes a quarter of
-the space.
+the space. A new file appears complete or not at all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
+import os
+import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, cast
 
 from zarrstack.core.errors import Problem
@@ -19,9 +25,14 @@ from zarrstack.core.json_text import JSONObject
 from ...archive.chunk_inventory import UNLISTED
 from ...archive.nodes import layout_from_json, layout_to_json
 from ...core.identity_cache import IdentityCache
+from ...errors import JobError
 from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
 from ...planning.routes import RouteName
 from ...recipe.options import Link
+from ...storage.local.partial_files import partial_name, sweep_partial
+from ...storage.local.presence import existing_directory
+from ...storage.local.system_errors import may_create_in
+from .database import VERSION, as_stored, as_text, error_text
 
 Kind: TypeAlias = Literal["array", "group", "refusal"]
 State: TypeAlias = Literal["incomplete", "done", "finished", "undone"]
@@ -101,20 +112,6 @@ def node_row(values: Sequence[Any]) -> NodeRow:
 def _problems(text: str) -> tuple[Problem, ...]:
     data = json.loads(text)  # the list of a failed node, or the plan of a refused one
     return tuple(map(Problem.from_json, data["problems"] if isinstance(data, dict) else data))
-
-
-def as_stored(text: str) -> str | bytes:
-    """A text as SQLite stores it: names that are not valid UTF-8 (PEP 383) as bytes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
-
-
-def as_text(stored: str | bytes) -> str:
-    """Inverse of `as_stored`."""
-    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
 
 
 _KINDS: Final[Mapping[type[Planned], Kind]] = {ArrayPlan: "array", GroupPlan: "group", Refusal: "refusal"}
@@ -306,3 +303,83 @@ CREATE TABLE legacy (  -- After `finish`: the deleted documents.
 """
 SCHEMA_SQL: Final = " ".join(line.partition("  -- ")[0].strip() for line in SCHEMA.splitlines())
 """Without comments and lines, which SQLite would store in every job file."""
+
+_SMALL_PAGES: Final = "PRAGMA page_size = 512;"
+"""Each table takes at least one page: that of a small archive is a quarter as large with these."""
+_FEW_NODES, _FEW_CHUNKS = 100, 10_000
+"""Of an archive whose job has small pages: those of larger ones would be read and written one by one."""
+_empty: Final[dict[bool, bytes]] = {}
+"""Files without rows, by whether they have small pages: making the tables again takes a millisecond."""
+
+
+def create_database(file: Path, facts: Mapping[str, str], nodes: Sequence[Planned], *, fsync: bool) -> None:
+    """Create a job file with the notes and nodes of a new job; JobError if it exists.
+
+    It is created under a temporary name and renamed, so a killed process leaves no partial job.
+    """
+    if os.path.lexists(file):
+        raise JobError("the job file already exists", key=str(file), advice="Resume it, or undo it first.")
+    is_small = len(nodes) <= _FEW_NODES and sum(getattr(node, "chunks", 0) for node in nodes) <= _FEW_CHUNKS
+    now = repr(time.time())
+    meta = {"version": VERSION, "created": now, "updated": now, **facts}
+    path = Path(file)
+    partial = Path(partial_name(str(path)))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep_partial(str(path))
+        partial.unlink(missing_ok=True)
+        empty = _empty.get(is_small)
+        if empty is not None:
+            partial.write_bytes(empty)
+        with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as db:
+            db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
+            if empty is None:
+                db.executescript((_SMALL_PAGES if is_small else "") + SCHEMA_SQL)
+                _empty[is_small] = partial.read_bytes()
+            db.execute("BEGIN")
+            notes = [(name, as_stored(value)) for name, value in meta.items()]
+            db.executemany("INSERT INTO meta VALUES (?, ?)", notes)
+            insert_nodes(db, nodes)
+            db.execute("COMMIT")
+        os.replace(partial, path)
+    except (OSError, sqlite3.Error) as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+            partial.with_name(partial.name + "-journal").unlink(missing_ok=True)
+        raise _not_created(path, error) from error
+
+
+def insert_nodes(db: sqlite3.Connection, nodes: Iterable[Planned]) -> None:
+    """Insert new nodes, and what their plans have in common unless it is there."""
+    common: list[Common] = []
+
+    def rows() -> Iterator[Values]:
+        for row, shared in node_rows(nodes):
+            if shared is not None:
+                common.append(shared)
+            yield row
+
+    db.executemany(
+        "INSERT INTO node (path, kind, plan, state, route, tasks, moves, bytes_in, bytes_known, reads,"
+        " by_tasks) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        rows(),
+    )
+    db.executemany("INSERT OR IGNORE INTO common VALUES (?, ?)", common)
+
+
+def refuse_closed_folder(path: Path) -> None:
+    """Raise JobError, before a source is read, if no job file can be created at a path."""
+    if not may_create_in(existing_directory(path.parent)):
+        raise _not_created(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
+    reason = error.strerror if isinstance(error, OSError) else None
+    if reason is None and not may_create_in(path.parent):
+        reason = "Permission denied"  # SQLite only reports that it cannot open the file
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:  # of a file that no one else has
+        reason = "its file system lacks the locks of SQLite; SMB has them with the mount option nobrl"
+    advice = "Fix the cause, or choose another path with --job. Nothing else was written."
+    return JobError(
+        "cannot create the job file", key=str(path), found=reason or error_text(error), advice=advice
+    )
