@@ -34,7 +34,7 @@ from ..transfer.tasks import rewritten
 from .ledger.ledger import Job
 from .ledger.schema import NodeRow
 from .outcome import kept
-from .update.differences import interrupted, with_earlier_shape
+from .update.objects import interrupted, with_earlier_shape
 
 Whose: TypeAlias = Literal["current", "earlier", "consolidated", "others"]
 """`current`: what the job has published. `earlier`: what it may have before an update that was interrupted.

@@ -175,7 +175,7 @@ def retire(
     for array in arrays:
         if array.plan.changes is None:
             continue
-        from .update.retire import retire_outside, retire_vanished  # not needed by a first run
+        from .update.objects import retire_outside, retire_vanished  # not needed by a first run
 
         if outside:
             retire_outside(array.plan, destination)

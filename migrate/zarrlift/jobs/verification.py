@@ -173,12 +173,12 @@ class _Pair:
         if known_job is not None and known_job.in_place and options[1] is None:
             options = options[0], options[0]
         second = open_storage(places[1], storage_options=options[1], follow_links=described.follow_links)
-        in_place, url = first.url == second.url, second.url
+        url = second.url
         if known_job is not None and not known_job.is_of(first, second):
             known_job = None
         name, _, second_name = (described.format or "").partition(",")
         view: LegacyView | None = None
-        if second_name or (known_job is None and not in_place):
+        if second_name or (known_job is None and first.url != url):
             view = _view_unless_v3(second, second_name or None, described.settled())
         if view is not None:
             viewed = open_storage(view)
@@ -188,6 +188,7 @@ class _Pair:
             )  # other formats need not have it
             places, second, known_job = (places[0], view), viewed, None
         second.document_bound = WRITTEN
+        in_place = first.url == second.url  # not so of two formats at one place
         reading, format = described.settled(in_place=in_place), name or None  # noqa: A001
         record = JobRecord()
         if known_job is not None:

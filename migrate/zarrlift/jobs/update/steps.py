@@ -22,7 +22,7 @@ from ..ledger.ledger import Job
 from ..ledger.schema import NodeRow
 from ..ownership import Conflicts
 from ..reconcile import Policy, same_plan
-from .differences import inside, interrupted, moved_again, outside, same_form, updating, with_earlier_shape
+from .objects import inside, interrupted, moved_again, outside, same_form, updating, with_earlier_shape
 
 Action: TypeAlias = Literal["new", "changed", "replaced", "removed", "kept"]
 """`new`: the node comes. `changed`: objects that differ are replaced one by one, or only its document is.

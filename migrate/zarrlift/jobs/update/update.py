@@ -51,7 +51,7 @@ from ..reconcile import reconcile
 from ..resume.published_arrays import hide_incomplete, with_problems
 from ..run_job import OpenJob, refuse_empty, refuse_unmet
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
-from .retire import below_first, clear
+from .objects import below_first, clear
 from .steps import Steps, UpdatePlan, UpdatePolicy
 
 
