@@ -27,7 +27,7 @@ from ..transfer.events import Planned, Progress, TaskDone
 from ..transfer.extra_files import difference
 from .listed_objects import Listings
 from .nodes import ArrayComparison, Differences, compare_attributes
-from .v3_tree import ResultNode, consolidated_problems, find_nodes, node_problem
+from .zarr_python_reader import ResultNode, consolidated_problems, find_nodes, node_problem
 
 if TYPE_CHECKING:
     from .elsewhere import Elsewhere

@@ -21,8 +21,7 @@ from ..archive.nodes import ArrayNode, Node
 from ..core.data_types.compare import same
 from ..recipe.parsing import AUTO
 from ..recipe.recipe import ArrayRecipe
-from .v3_tree import ResultNode
-from .zarr_python_reader import chunk_shape, native
+from .zarr_python_reader import ResultNode, chunk_shape, native
 
 Finding: TypeAlias = tuple[str, str, str]
 

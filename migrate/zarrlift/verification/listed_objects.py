@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..recipe.recipe import ArrayRecipe
     from ..storage.base import Storage
     from .array_values import ArrayValues
-    from .v3_tree import ResultNode
+    from .zarr_python_reader import ResultNode
 
 SUSPECTS: Final = 1000
 """Maximum number of suspects per array whose values are compared."""

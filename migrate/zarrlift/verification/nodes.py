@@ -33,8 +33,7 @@ from .conventions import findings, lost_values
 from .documents import VARIABLE, fill_difference, named, type_difference
 from .listed_objects import Listings, compare_objects
 from .sampling import SAMPLED, a_missing_chunk, first_samples, unlisted
-from .v3_tree import DOCUMENT, ResultNode
-from .zarr_python_reader import data_type_name, native
+from .zarr_python_reader import DOCUMENT, ResultNode, data_type_name, native
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes

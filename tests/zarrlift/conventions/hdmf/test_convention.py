@@ -24,7 +24,7 @@ from zarrlift.core.data_types.v3 import DataType
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.verification.conventions import hdmf
-from zarrlift.verification.v3_tree import read_node
+from zarrlift.verification.zarr_python_reader import read_node
 
 COMPARED = [("0.13", "builders"), ("0.13", "session"), ("0.13", "linked")]
 """What hdmf-zarr 0.13 and 0.14 wrote of the same content."""
