@@ -13,11 +13,14 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import requires
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import zarrlift
 from zarrlift.jobs.batch import list_file
@@ -177,6 +180,24 @@ def test_markdown_becomes_roff(page: str, expected: str) -> None:
 def test_both_wheels_together_install_less_than_4_mb(name: str, wheel: zipfile.ZipFile) -> None:
     most = {"zarrlift": 3_450_000, "zarrstack": 550_000}
     assert sum(file.file_size for file in wheel.infolist()) < most[name]
+
+
+def test_a_bare_install_has_at_most_20_distributions() -> None:
+    """What both wheels require without extras, in the environment of this suite, with what that requires."""
+    left, found = ["zarrlift"], set()
+    while left:
+        name = canonicalize_name(left.pop())
+        if name in found:
+            continue
+        found.add(name)
+        for line in requires(name) or ():
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                left.append(requirement.name)
+                assert not requirement.extras, f"{name} asks for {line}"
+    assert found >= {"zarrlift", "zarrstack", "numpy", "zarr"}
+    assert not found & {"typer", "click", "rich", "pydantic", "pydantic-core"}
+    assert len(found) <= 20, sorted(found)
 
 
 def test_a_wheel_carries_its_licence_and_what_it_registers(name: str, wheel: zipfile.ZipFile) -> None:
