@@ -96,7 +96,7 @@ def unknown_command(group: str, words: list[str]) -> Exception:
     message = f"{safe(word)} is not a command" + (f" of {group}" if group else "")
     if not group and ("/" in word or "." in word):
         return usage(f"{message}; did you mean: {command('migrate', *words)}?")
-    names = {name.removeprefix(f"{group} "): name for name in COMMANDS if not group or " " not in name}
+    names = {name.removeprefix(f"{group} "): name for name in COMMANDS}
     near = OTHER_COMMANDS.get(f"{group} {word}".strip()) or names.get(word)
     near = near or names.get(_nearest(word, below(group)) or "")
     near = near or OTHER_COMMANDS.get(word) or names.get(_nearest(word, names) or "")
