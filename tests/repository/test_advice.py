@@ -110,7 +110,7 @@ def test_every_command_that_is_built_parses() -> None:
     lines = [(path.name, line) for path in SOURCES for line in built(path)]
     assert len(lines) > 8, "the calls of `command` are found"
     assert {words[0] for _, words in lines} > {"resume", "verify", "undo", "status"}
-    lines = [each for each in lines if each[0] != "wrong_words.py"]  # it adds what the user typed
+    lines = [each for each in lines if each[0] != "suggestions.py"]  # it adds what the user typed
     assert [(name, line, why) for name, line in lines if (why := wrong(line))] == []
 
 

@@ -17,7 +17,7 @@ from zarrstack.version import __version__
 from ..jobs.processes import process_tuning
 from .exit_codes import DONE, INTERRUPTED, PARTLY
 from .names import HELP
-from .output import say, unprinted, write
+from .session import say, unprinted, write
 
 _interrupts: Final[list[int]] = []
 """The signals of Ctrl-C before a command started."""
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         if arguments is None and (line := os.environ.get("_ZARRLIFT_COMPLETE")):
-            from .completion import candidates
+            from .suggestions import candidates
 
             write("".join(f"{word}\n" for word in candidates(line)), sys.stdout)
         elif words in (["--help"], ["-h"]):  # these two need no table of options

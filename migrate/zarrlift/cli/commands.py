@@ -8,38 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from ..recipe.options import (
-    Describing,
-    Executing,
-    JobPlace,
-    Moved,
-    Option,
-    Reading,
-    Request,
-    Running,
-    TakingOver,
-    Updating,
-    Watching,
-    rows,
-)
-from .options import (
-    AS,
-    DRY_RUN,
-    HIERARCHY,
-    JSON,
-    ONLY,
-    OPEN,
-    OUTPUT,
-    RECIPE,
-    RECIPE_FILE,
-    SOURCE,
-    TARGET,
-    VERIFY_AGAIN,
-    WATCHED,
-    YES,
-    Argument,
-    Command,
-)
+from ..recipe import options as table
+from ..recipe.options import Option, rows
+from . import options as o
+from .options import Argument, Command
 
 COMMANDS: Final[Mapping[str, Command]] = {
     "inspect": Command(
@@ -49,8 +21,8 @@ Show the content of an archive in Zarr v3 terms, and every problem found in it.
 The exit code is 1 if a migration without options would refuse a node. In a store, chunks are not listed:
 `migrate --dry-run` finds more. Of many archives, `batch run --dry-run` shows the formats and sizes.""",
         "migrate_commands",
-        {"source": SOURCE},
-        {**rows(Describing), **OUTPUT},
+        {"source": o.SOURCE},
+        {**rows(table.Describing), **o.OUTPUT},
         places=("src",),
     ),
     "migrate": Command(
@@ -63,17 +35,28 @@ With --dry-run, show what would be done and cost, array by array.
   zarrlift migrate s3://bucket/scan.n5 scan.zarr --codecs zstd:3 --shards auto""",
         "migrate_commands",
         {
-            "source": SOURCE,
+            "source": o.SOURCE,
             "destination": Argument("DST", "Where to write the result; must not exist yet.", "?"),
         },
-        {**DRY_RUN, **rows(Request, JobPlace, Running, Watching), **RECIPE, **YES, **WATCHED},
+        {
+            **o.DRY_RUN,
+            **rows(table.Request, table.JobPlace, table.Running, table.Watching),
+            **o.RECIPE,
+            **o.YES,
+            **o.WATCHED,
+        },
         places=("src", "dst"),
     ),
     "resume": Command(
         "Continue a migration that was interrupted or had failures, also of a batch.",
         "migrate_commands",
-        TARGET,
-        {**ONLY, **rows(JobPlace, Moved, Running, Watching), **VERIFY_AGAIN, **WATCHED},
+        o.TARGET,
+        {
+            **o.ONLY,
+            **rows(table.JobPlace, table.Moved, table.Running, table.Watching),
+            **o.VERIFY_AGAIN,
+            **o.WATCHED,
+        },
         places=("src", "dst"),
     ),
     "update": Command(
@@ -82,14 +65,14 @@ Bring the result of a migration up to date with a source that has changed since.
 
 Only objects that differ are moved again, and are replaced one by one. May be run at any time and again.""",
         "migrate_commands",
-        TARGET,
+        o.TARGET,
         {
-            **ONLY,
-            **DRY_RUN,
-            **rows(Updating, JobPlace, Moved, Running, Watching),
-            **VERIFY_AGAIN,
-            **YES,
-            **WATCHED,
+            **o.ONLY,
+            **o.DRY_RUN,
+            **rows(table.Updating, table.JobPlace, table.Moved, table.Running, table.Watching),
+            **o.VERIFY_AGAIN,
+            **o.YES,
+            **o.WATCHED,
         },
         places=("src", "dst"),
     ),
@@ -102,9 +85,9 @@ with pictures at the end. With --watch until it ends: exit code 0 if everything 
 after Ctrl-C.
 To pause a job, stop it with Ctrl-C, and continue it later with zarrlift resume.""",
         "status_command",
-        TARGET,
+        o.TARGET,
         {
-            **ONLY,
+            **o.ONLY,
             "watch": Option(
                 "Refresh it until the job ends; if not on a terminal, one line per minute.", bool
             ),
@@ -118,11 +101,11 @@ To pause a job, stop it with Ctrl-C, and continue it later with zarrlift resume.
                 flag="--pictures/--no-pictures",
                 default=True,
             ),
-            **rows(JobPlace),
+            **rows(table.JobPlace),
             "verbose": Option(
                 "Report each array: routes, sizes, times, and why it failed.", bool, flag="--verbose -v"
             ),
-            **OUTPUT,
+            **o.OUTPUT,
         },
         places=("src", "dst"),
     ),
@@ -141,14 +124,14 @@ Of a batch: all results with their sources.""",
             ),
         },
         {
-            **ONLY,
+            **o.ONLY,
             "full": Option("Compare every value, not samples.", bool),
             "no_list": Option(
                 "Do not compare the names and sizes of all objects first (for 10^9 objects).", bool
             ),
-            **RECIPE_FILE,
-            **rows(Describing, JobPlace, Executing),
-            **WATCHED,
+            **o.RECIPE_FILE,
+            **rows(table.Describing, table.JobPlace, table.Executing),
+            **o.WATCHED,
         },
         places=("src", "dst"),
         unnamed=("src", "dst"),
@@ -156,15 +139,15 @@ Of a batch: all results with their sources.""",
     "finish": Command(
         "Delete the legacy metadata after a verified migration in place; the job file keeps a copy.",
         "migrate_commands",
-        TARGET,
-        {**ONLY, **rows(JobPlace, TakingOver), **YES, **WATCHED},
+        o.TARGET,
+        {**o.ONLY, **rows(table.JobPlace, table.TakingOver), **o.YES, **o.WATCHED},
         places=("src",),
     ),
     "undo": Command(
         "Undo a migration, or a batch: delete what was written, restore what `finish` deleted.",
         "migrate_commands",
-        TARGET,
-        {**ONLY, **rows(JobPlace, TakingOver), **YES, **WATCHED},
+        o.TARGET,
+        {**o.ONLY, **rows(table.JobPlace, table.TakingOver), **o.YES, **o.WATCHED},
         places=("src", "dst"),
     ),
     "batch": Command(
@@ -200,9 +183,9 @@ archives that cannot be migrated are listed with the cause.""",
                 metavar="TEMPLATE",
                 heading="Where",
             ),
-            **ONLY,
-            "dry_run": DRY_RUN["dry_run"]._replace(help="Plan all, write the list; migrate nothing."),
-            **rows(Request, Running, Watching),
+            **o.ONLY,
+            "dry_run": o.DRY_RUN["dry_run"]._replace(help="Plan all, write the list; migrate nothing."),
+            **rows(table.Request, table.Running, table.Watching),
             "update": Option("Add archives that the list does not have.", bool, heading="What to convert"),
             "list_file": Option(
                 "The list to write, NAME.zarrlift.jsonl; by default next to the results.",
@@ -210,8 +193,8 @@ archives that cannot be migrated are listed with the cause.""",
                 flag="--list",
                 heading="Running",
             ),
-            **RECIPE,
-            **WATCHED,
+            **o.RECIPE,
+            **o.WATCHED,
         },
         places=("src", "dst"),
     ),
@@ -230,14 +213,14 @@ A MODEL is a ZOM or a JSON Schema in a file (- for stdin).""",
     "model show": Command(
         "Print the hierarchy as a Zarr Object Model. Problems go to standard error.",
         "model_commands",
-        HIERARCHY,
+        o.HIERARCHY,
         {
-            **AS,
+            **o.AS,
             "flat": Option("Print one object: path -> node without members.", bool),
             "consolidated": Option("Print the consolidated metadata of the model.", bool),
-            **RECIPE_FILE,
-            **rows(Describing),
-            **JSON,
+            **o.RECIPE_FILE,
+            **rows(table.Describing),
+            **o.JSON,
         },
         places=("src",),
     ),
@@ -246,13 +229,13 @@ A MODEL is a ZOM or a JSON Schema in a file (- for stdin).""",
         "model_commands",
         {"source": Argument("SRC", "An archive or model; without it, the schema of a whole format.", "?")},
         {
-            **OPEN,
+            **o.OPEN,
             "as_": Option(
                 "v3: the result of a migration of SRC. Without SRC: the format; v3 by default.",
                 Literal["v2", "v3"],
                 flag="--as",
             ),
-            **rows(Describing),
+            **rows(table.Describing),
         },
         places=("src",),
     ),
@@ -260,22 +243,22 @@ A MODEL is a ZOM or a JSON Schema in a file (- for stdin).""",
         "Check any number of archives against one model; every violation is listed with its path.",
         "model_commands",
         {"places": Argument("SRC... MODEL", "Archives (or models), then the MODEL.", "+")},
-        {**OPEN, **AS, **rows(Describing), **JSON},
+        {**o.OPEN, **o.AS, **rows(table.Describing), **o.JSON},
         places=("src",),
     ),
     "model diff": Command(
         "Compare the structure of two hierarchies, not values, storage or format. Exit code 1 if it differs.",
         "model_commands",
         {
-            "first": Argument("A", HIERARCHY["source"].help),
+            "first": Argument("A", o.HIERARCHY["source"].help),
             "second": Argument("B", "The other archive or model."),
         },
         {
             "ignore": Option(
                 "A metadata member to skip, such as codecs; repeatable.", list[str], metavar="MEMBER"
             ),
-            **rows(Reading),
-            **JSON,
+            **rows(table.Reading),
+            **o.JSON,
         },
         places=("src",),
     ),
@@ -286,7 +269,7 @@ A MODEL is a ZOM or a JSON Schema in a file (- for stdin).""",
             "source": Argument("ZOM", "A model in a file, - for stdin, or an archive."),
             "destination": Argument("DST", "Where to create it; must be empty."),
         },
-        {**AS, "consolidate": Option("Also write consolidated metadata.", bool), **JSON},
+        {**o.AS, "consolidate": Option("Also write consolidated metadata.", bool), **o.JSON},
         places=("dst",),
         unnamed=("dst",),
     ),
@@ -301,7 +284,7 @@ A MODEL is a ZOM or a JSON Schema in a file (- for stdin).""",
                 "zarrlift-demo",
             )
         },
-        JSON,
+        o.JSON,
     ),
     "completion": Command(
         """\
@@ -310,7 +293,7 @@ Print a script that completes zarrlift's commands, options and their values.
   bash  eval "$(zarrlift completion bash)"  in ~/.bashrc
   zsh   eval "$(zarrlift completion zsh)"   in ~/.zshrc, after compinit
   fish  zarrlift completion fish > ~/.config/fish/completions/zarrlift.fish""",
-        "completion",
+        "suggestions",
         {"shell": Argument("SHELL", "bash, zsh or fish.")},
     ),
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -27,9 +26,8 @@ from ..recipe.options import (
 )
 from .exit_codes import DONE, PARTLY
 from .given import Given, load_recipe, usage
-from .output import write
 from .run_display import watched
-from .session import Answer
+from .session import Answer, write
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON
@@ -134,7 +132,7 @@ def verify(given: Given) -> Answer:
             **given.storage(unnamed or ("src",)),
         )
     answer = Answer.of(report, DONE if report.ok else PARTLY)
-    return replace(answer, wrong=answer.text)
+    return answer._replace(wrong=answer.text)
 
 
 def resume(given: Given) -> Answer:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ..recipe.options import Describing
 from .exit_codes import DONE, PARTLY
 from .given import Given, load_recipe, usage
-from .output import say
-from .session import Answer, plain
+from .session import Answer, plain, say
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem

@@ -77,9 +77,7 @@ YES: Final = {
     "yes": Option("Do not ask before something is deleted.", bool, flag="--yes -y", heading="Running")
 }
 JSON: Final = {
-    "as_json": Option(
-        "Print one JSON document on standard output.", bool, flag="--json", heading="Output"
-    )
+    "as_json": Option("Print one JSON document on standard output.", bool, flag="--json", heading="Output" )
 }
 OUTPUT: Final = {
     "show_all": Option(
@@ -102,13 +100,9 @@ WATCHED: Final = {
 }
 """Of commands that report their progress."""
 RECIPE_FILE: Final = {
-    "recipe_file": Option(
-        "A TOML recipe: that of the migration.", metavar="FILE.toml", flag="--recipe"
-    )
+    "recipe_file": Option("A TOML recipe: that of the migration.", metavar="FILE.toml", flag="--recipe" )
 }
-SETTABLE: Final = {
-    name: row for name, row in {**ARRAY_OPTIONS, **rows(Reading)}.items() if row.rare
-}
+SETTABLE: Final = {name: row for name, row in {**ARRAY_OPTIONS, **rows(Reading)}.items() if row.rare}
 """What `--set` takes."""
 RECIPE: Final = {
     "recipe_file": Option(
@@ -127,9 +121,7 @@ RECIPE: Final = {
     **WHOLE_OPTIONS,
 }
 """The changes that a recipe describes."""
-AS: Final = {
-    "as_": Option("v3: the result of a migration; chunks are not read.", Literal["v3"], flag="--as")
-}
+AS: Final = {"as_": Option("v3: the result of a migration; chunks are not read.", Literal["v3"], flag="--as")}
 OPEN: Final = {
     "leave_open": Option(
         "A part that may have any value: shape, chunks, codecs, fill_value, keys, attributes, members. "

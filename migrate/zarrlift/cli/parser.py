@@ -36,8 +36,7 @@ from .options import (
     sections,
     words_of,
 )
-from .output import say, write
-from .session import Session, write_json
+from .session import Session, say, write, write_json
 
 _WIDEST: Final = 100
 """Columns of the help."""
@@ -71,7 +70,7 @@ def command_of(words: list[str]) -> tuple[str, list[str]]:
     while rest and not rest[0].startswith("-") and (not name or COMMANDS[name].module is None):
         called = f"{name} {rest[0]}".strip()
         if called not in COMMANDS:
-            from .wrong_words import unknown_command
+            from .suggestions import unknown_command
 
             raise unknown_command(name, rest)
         name, rest = called, rest[1:]
@@ -156,7 +155,7 @@ def split(command: Command, name: str, words: list[str]) -> tuple[list[str], lis
         if not long and f"-{flag}" not in known:
             flag, equals, value = word[:2], word[2:], word[2:].removeprefix("=")
         if flag not in known:
-            from .wrong_words import unknown_option
+            from .suggestions import unknown_option
 
             raise unknown_option(name, flag)
         each, row = known[flag]

@@ -1,7 +1,8 @@
-"""The end of every command: its report or error, as text or JSON, and its exit code."""
+"""A command while it runs, and its end: its report or error, as text or JSON, and its exit code."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,15 +10,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .exit_codes import DONE, INTERRUPTED, PARTLY, USAGE
 from .names import DEBUG
-from .output import OutputError, say, unprinted, write
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -33,8 +32,11 @@ _PIECES: Final = 10_000
 """Pieces of a JSON document that are written together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class OutputError(OSError):
+    """Standard output is closed or cannot be written."""
+
+
+class Answer(NamedTuple):
     """The result of a command: its exit code and its two forms, each created only if it is shown."""
 
     code: int
@@ -63,27 +65,26 @@ def plain(lines: Iterable[str]) -> Iterator[Block]:
     yield Lines(tuple(lines), indent=0)
 
 
-@dataclass(slots=True, kw_only=True)
 class Session:
     """One run of one command."""
 
-    command: str
-    json: bool = False
-    quiet: bool = False
-    everything: bool = False
-    previews: bool = False
-    """Whether the command only shows what it would do (`--dry-run`)."""
-    interrupted: bool = False
-    begun: ClassVar[bool] = False
-    """Whether this process has begun to run a command."""
-    how_to_continue: Callable[[tuple[str, ...] | None], str] | None = None
-    """Advice in one line after an interruption, given the job's path and options if known."""
+    def __init__(
+        self, command: str, *, json: bool = False, quiet: bool = False, everything: bool = False
+    ) -> None:
+        self.command = command
+        self.json = json
+        self.quiet = quiet
+        self.everything = everything
+        self.previews = False
+        """Whether the command only shows what it would do (`--dry-run`)."""
+        self.interrupted = False
+        self.how_to_continue: Callable[[tuple[str, ...] | None], str] | None = None
+        """Advice in one line after an interruption, given the job's path and options if known."""
 
     def run(self, work: Callable[[], Answer]) -> int:
         """Do the work, print its answer, and return the exit code. Raises only SystemExit."""
         try:
             with self._signals():
-                Session.begun = True
                 answer = work()
         except KeyboardInterrupt as error:
             job = getattr(error, "job", None)
@@ -145,6 +146,8 @@ class Session:
 
     def failed(self, error: Exception) -> int:
         """Print an error, and return the exit code."""
+        from dataclasses import replace
+
         from ..core.problems import JoinedProblems
         from ..storage.redact import redact_foreign
 
@@ -280,3 +283,33 @@ def problem_of(error: Exception) -> Problem:
     text = " ".join(redact_foreign(f"{type(error).__name__}: {error}").split())
     advice = f"This is a bug in zarrlift; {DEBUG}=1 shows the traceback to report."
     return Problem(kind="internal", message=f"unexpected {text}", advice=advice)
+
+
+def say(text: str) -> None:
+    """Print one line to standard error."""
+    write(text + "\n", sys.stderr)
+
+
+def unprinted(error: OSError) -> str:
+    """What happened to output that cannot be written, as the end of a sentence."""
+    return f"cannot be printed: standard output: {error.strerror or error}."
+
+
+def write(text: str, stream: Any) -> None:
+    """Write and flush; a closed reader (`| head`) is not an error.
+
+    Raises OutputError if standard output cannot be written. Standard error is the last resort: what cannot be
+    written there is dropped.
+    """
+    try:
+        if stream is None or stream.closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))  # noqa: TRY301 - as for a closed descriptor
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # The interpreter flushes again at exit; discard that output.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except OSError as error:
+        if stream is not sys.stderr:
+            raise OutputError(error.errno, error.strerror or str(error)) from error

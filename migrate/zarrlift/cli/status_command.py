@@ -6,7 +6,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -17,8 +16,7 @@ from ..recipe.signatures import given as options_of
 from .exit_codes import DONE, PARTLY
 from .given import Given
 from .migrate_commands import answer_of, batch_of
-from .output import write
-from .session import Answer, plain
+from .session import Answer, plain, write
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -54,8 +52,7 @@ def status(given: Given) -> Answer:
                     found = incomplete(row, options_of(places, Places))
                     lines += [f"{row.relative}: {problem}" for problem in found]
         blocks_of_batch = answer.text
-        return replace(
-            answer,
+        return answer._replace(
             code=DONE if outcome.ok and not lines else PARTLY,
             text=lambda: chain(blocks_of_batch(), plain(lines)),
             data=lambda: report_batch.batch_json(outcome),

@@ -94,7 +94,7 @@ def test_help_and_version_take_half_the_time_of_importing_numpy(tmp_path):
 NOT_FOR_V2 = {
     "zarr", "zarr_metadata", "numcodecs", "fsspec", "asyncio", "multiprocessing", "pydantic", "rich", "tqdm",
     "importlib.metadata", "email", "zipfile", "secrets", "tomllib",
-    "zarrlift.cli.model_commands", "zarrlift.cli.status_command", "zarrlift.cli.wrong_words",
+    "zarrlift.cli.model_commands", "zarrlift.cli.status_command", "zarrlift.cli.suggestions",
     "zarrlift.conventions.hdmf.arrays", "zarrlift.conventions.n5.pyramids", "zarrlift.formats.n5.nodes",
     "zarrlift.formats.zarr_v1", "zarrlift.formats.zarr_v3.nodes",
     "zarrlift.models",

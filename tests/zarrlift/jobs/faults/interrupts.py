@@ -168,7 +168,7 @@ class Site:
 def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A command in a group of its own, of which nothing is left."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "zarrlift.cli", *words],
+        [sys.executable, "-m", "zarrlift", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

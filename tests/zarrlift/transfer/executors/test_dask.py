@@ -69,7 +69,7 @@ def test_a_cluster_made_in_python_gives_the_same_bytes(form, cluster, source, ex
 
 @pytest.mark.slow
 def test_processes_of_its_own_by_name(source, expected, tmp_path) -> None:
-    words = [sys.executable, "-m", "zarrlift.cli", "migrate", str(source), str(tmp_path / "out.zarr")]
+    words = [sys.executable, "-m", "zarrlift", "migrate", str(source), str(tmp_path / "out.zarr")]
     words += ["--executor", "dask", "--workers", "2", "--codecs", "zstd:1"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
