@@ -256,8 +256,9 @@ class Life:
             site.give_up()
         if name == "finish" and files:
             site.finishing = True
-        if name == "adopt" and ended.code == 0:
-            site.displaced = False
+        if name == "adopt":
+            site.displaced &= ended.code != 0
+            site.is_named |= ended.code == KILLED
         if name == "adopt" and site.is_stray and site.is_at_home():
             site = self._files.replaced_by(site)
         if name in _WRITING:

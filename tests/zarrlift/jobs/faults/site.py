@@ -52,6 +52,8 @@ class Site:
     is_copy: bool = False
     is_stray: bool = False
     """Only the job file was copied."""
+    is_named: bool = False
+    """A command that was killed has named the result of a stray job, which may go on there."""
     rolled_back: bool = False
     """An older copy of the job file was put back."""
 
@@ -89,7 +91,7 @@ class Site:
         """Whether commands at this site may change a file."""
         if path.startswith(str(self.job)) or _is_of(self.beside, path):
             return True
-        return not self.is_stray and self.owns_adopted(path)
+        return (self.is_named or not self.is_stray) and self.owns_adopted(path)
 
     def owns_adopted(self, path: str) -> bool:
         """The same for a command that names the places of the job."""
