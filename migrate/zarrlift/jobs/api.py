@@ -34,10 +34,10 @@ from ..recipe.signatures import explicit, given
 from ..storage.open_storage import Place
 from .archive_run import ArchiveRequest, migrate_archive
 from .ledger.find_job import job_path
-from .observed import observed
 from .outcome import Outcome
 from .processes.executors import RunOptions
 from .progress import ProgressChoice
+from .progress_display import observed
 from .refusals import refuse_several
 
 

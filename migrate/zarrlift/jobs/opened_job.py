@@ -43,11 +43,11 @@ from .endpoints import Endpoints
 from .ledger.find_job import find_job, refuse_undone
 from .ledger.last_run import level_before
 from .ledger.ledger import Job
-from .observed import observed
 from .outcome import Outcome, OutcomeState, outcome_of_job
 from .ownership import require_output
 from .processes.executors import RunOptions
 from .progress import Progress, ProgressChoice
+from .progress_display import observed
 from .refusals import follow_links_in_place, require_root
 from .resume.lost_tasks import find_torn_documents, may_be_lost
 from .resume.published_arrays import incomplete_arrays

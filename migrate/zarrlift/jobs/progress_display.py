@@ -10,14 +10,15 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from zarrstack.core.units import count_text, is_terminal, pace_texts, share_text
 
+from ..recipe.options import Watching
 from ..transfer.events import ArrayDone, Ended, Event, Listed, Planned, TaskDone, Waiting
 from . import log_messages
-from .progress import Progress, ProgressChoice
+from .progress import Progress, ProgressChoice, Ticker
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -40,9 +41,9 @@ class LogProgress:
         self.total_chunks: int | None = None
         self.total_bytes: int | None = None
         self._reached = (0, 0)
-        self._began = (math.inf, 0)
+        self._mark = (math.inf, 0)
+        """Since when the rate is measured, and the bytes then."""
         self._last_record = math.inf
-        self.seconds_left: float | None = None
         self.silence = ""
         """Says that a server does not answer; "" if it does."""
 
@@ -73,9 +74,8 @@ class LogProgress:
         self.total_bytes, self.total_chunks = plan.bytes, plan.archives or plan.chunks
         self.chunks, self.bytes = plan.chunks_done, plan.bytes_done
         self._reached = (self.chunks, self.bytes)
-        self.seconds_left = None
         self._last_record = self.clock()
-        self._began = (self._last_record, self.bytes)
+        self._mark = (self._last_record, self.bytes)
         self.begin()
 
     def _add(self, chunks: int, nbytes: int, more_bytes: int) -> None:
@@ -95,12 +95,13 @@ class LogProgress:
         else:
             if event.total_bytes is not None:
                 self.total_bytes = event.total_bytes
-            self.seconds_left = event.seconds_left
             self.draw(*self.reached(event.chunks, event.bytes), now=True)
         changed = bool(before) != bool(self.silence)
         if changed or self.clock() - self._last_record >= _RECORD_SECONDS:
             self._last_record = self.clock()
             text = self._record()
+            if self._last_record - self._mark[0] >= _RECORD_SECONDS:
+                self._mark = (self._last_record, self._reached[1])
             if isinstance(event, Listed):
                 text = ", ".join(filter(None, (f"{count_text(event.objects)} objects listed", self.silence)))
             log_messages.progress_log.info(text, extra={"event": "progress"})
@@ -121,13 +122,11 @@ class LogProgress:
         if self.total_bytes is not None:
             total = max(self.total_bytes, nbytes)
             parts.insert(0, share_text(nbytes, total))
-            seconds, here = self.clock() - self._began[0], nbytes - self._began[1]
+            seconds, here = self.clock() - self._mark[0], nbytes - self._mark[1]
             if self.silence:
                 parts.append(self.silence)
             elif here and seconds > 0:
-                left = self.seconds_left
-                left = (total - nbytes) * seconds / here if left is None else left
-                parts += pace_texts(here / seconds, left)
+                parts += pace_texts(here / seconds, (total - nbytes) * seconds / here)
         return ", ".join(parts)
 
     def note(self, text: str) -> None:
@@ -191,14 +190,8 @@ class ProgressBar(LogProgress):
             if self.total_bytes is not None:
                 of = "" if self.total_chunks is None else f"/{max(self.total_chunks, chunks):,}"
                 bar.set_postfix_str(f"{chunks:,}{of} {self.unit}", refresh=False)
-            count = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<"
-            if self.silence:
-                bar.bar_format = f"{count}-] {self.silence}"
-            elif self.seconds_left is not None:
-                left = bar.format_interval(self.seconds_left)
-                bar.bar_format = f"{count}{left}, {{rate_fmt}}{{postfix}}]"
-            else:
-                bar.bar_format = None
+            count = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<-]"
+            bar.bar_format = f"{count} {self.silence}" if self.silence else None
             bar.update(reached - bar.n)
             if now:
                 bar.refresh()
@@ -256,6 +249,38 @@ def chosen_progress(choice: ProgressChoice) -> Progress | None:
     if not choice:
         return None
     return ProgressBar() if in_notebook() else progress_for()
+
+
+@contextmanager
+def display_of(progress: ProgressChoice) -> Iterator[Progress | None]:
+    """The display that is asked for; one made here is closed."""
+    display = chosen_progress(progress)
+    try:
+        yield display
+    finally:
+        if isinstance(display, LogProgress) and display is not progress:
+            display.close()
+
+
+@contextmanager
+def ticking(progress: ProgressChoice) -> Iterator[Progress | None]:
+    """The display that is asked for, refreshed every second, for what is not a job."""
+    with display_of(progress) as display, Ticker(display):
+        yield display
+
+
+@contextmanager
+def observed(
+    progress: ProgressChoice, source: str, destination: str, watching: Watching
+) -> Iterator[Progress | None]:
+    """The display that is asked for, and the log of `watching` if it has one.
+
+    UsageError if the log cannot be written. Nothing is loaded for what is not requested.
+    """
+    with ExitStack() as stack:
+        if watching.log is not None:
+            stack.enter_context(log_messages.logged(watching.log, f"{source} -> {destination}"))
+        yield stack.enter_context(display_of(progress))
 
 
 def _shape(stream: TextIO) -> dict[str, Any]:

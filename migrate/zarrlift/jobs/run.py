@@ -40,14 +40,13 @@ from .option_words import option_words
 from .outcome import Outcome, outcome_of_run
 from .processes import process_tuning
 from .processes.executors import RunOptions
-from .progress import Progress, Ticker, send_end
+from .progress import Progress, Ticker, UnderWay, WorkTotal, send_end
 from .publisher import Publisher
 from .resume.lost_tasks import missing_objects
 from .resume.published_arrays import hide_incomplete, with_problems
 from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, following, retire
 from .run_engine import RunEngine
 from .source_check import SourceCheck
-from .work_totals import RouteRates, UnderWay, WorkTotal
 
 _MISSING: Final = "Others have removed them: resume to write them again."
 _BATCH: Final = 250  # arrays without tasks that are verified together
@@ -149,9 +148,8 @@ class Run:
         self._publisher.hold_root(new=bool(pending))
         totals = self.job.totals()
         note_moving(self.job, totals, self.options.verify)
-        rates = RouteRates(remote=not self._engine.local, earlier=self.job.fact("route_rates"))
         amounts = [(array.plan, totals.get(array.row.id)) for array in pending]
-        self._work = WorkTotal(self.progress, amounts, rates)
+        self._work = WorkTotal(self.progress, amounts)
         self._check_without_tasks(array for array in pending if not array.plan.tasks)
         with_tasks = [array for array in pending if array.plan.tasks]
         for first_pass in (True, False):
@@ -211,7 +209,7 @@ class Run:
                     for ended in running.ended():
                         array, task = ended.item
                         array.open_tasks -= 1
-                        self._record(array, task, ended, running.under_way)
+                        self._record(array, task, ended)
                         if self._advance(array) is ArrayState.COPIED:
                             copied.append(array)
                 self._work.note_silence(self.job, then=self._commit_sometimes)
@@ -227,7 +225,7 @@ class Run:
             running.stop()
             ticker.stop()
 
-    def _record(self, array: RunArray, task: Task, ended: Ended[tuple[RunArray, Task]], running: int) -> None:
+    def _record(self, array: RunArray, task: Task, ended: Ended[tuple[RunArray, Task]]) -> None:
         try:
             moved: MoveResult = ended.result()
         except LostTaskError as error:
@@ -239,7 +237,7 @@ class Run:
         except Exception as error:  # noqa: BLE001 - see `unexpected_error`
             array.fail((unexpected_error(array.plan.path, error),))
         else:
-            self._work.moved(array.plan, moved, running=running)
+            self._work.moved(array.plan, moved)
             self._moved = self._moved.plus(moved)
             array.fail(moved.problems)
             if not moved.problems:

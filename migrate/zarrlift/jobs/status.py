@@ -21,7 +21,6 @@ from ..core.grid.frames import Shards
 from ..core.identity_cache import IdentityCache
 from ..core.json_fields import FieldsAsJSON, json_of_fields
 from ..planning.changes import Whole
-from ..planning.routes import RouteName
 from ..recipe.keywords import JobPlaceKeywords
 from ..recipe.options import Format, JobPlace, PathText, VerifyLevel
 from ..recipe.signatures import explicit, given
@@ -32,7 +31,7 @@ from .ledger.last_run import Activity, activity, last_run, seconds_spent
 from .ledger.ledger import Job
 from .ledger.schema import NodeRow, NodeState, State, TaskTotals
 from .option_words import changed_members, option_words, requested
-from .work_totals import RouteRates, total_bytes, work_left
+from .progress import total_bytes
 
 _CHAIN: Final = 200
 """Maximum number of characters of a codec chain or data type."""
@@ -172,9 +171,9 @@ class Status(NotebookResult):
     bytes_known: bool = True
     """False if the total is an estimate."""
     rate: float | None = None
-    """Average bytes per second since chunks started to move."""
+    """Bytes per second in the last minute that is recorded; before, since chunks started to move."""
     seconds_left: float | None = None
-    """Estimated from the work left of each route and the rate of each."""
+    """What is left at this rate."""
     silent_since: float | None = None
     """Unix time in seconds since which a server has not answered a running job, or with errors only."""
     silent_attempt: int | None = None
@@ -280,15 +279,12 @@ def status_of(job: Job) -> Status:
     arrays: list[ArrayStatus] = []
     problems = [Problem.from_json(problem) for problem in plan["problems"]]
     groups: Counter[NodeState] = Counter()
-    left: dict[RouteName, float] = {}
     with reporting_damage(job.path):
         for row, own, common in job.planned_rows():
             problems += (*map(Problem.from_json, own["problems"]), *row.problems)
             moved = both.get(row.id, TaskTotals())
             if row.kind == "array":
                 arrays.append(_array(row, own, shared(common), moved, last.get(row.id, TaskTotals())))
-                if row.state == "pending" and row.route is not None:
-                    left[row.route] = left.get(row.route, 0.0) + work_left(row.work, moved)
             elif row.kind == "group":
                 groups[row.state] += 1
             elif own["kind"] == "array":
@@ -299,7 +295,9 @@ def status_of(job: Job) -> Status:
     if now == "running":
         done += min(int(job.fact("under_way") or 0), max(total - done, 0))
     silent = json.loads((now == "running" and job.fact("silent")) or "[null, null, false]")
-    rate = run.rate(done, updated) if run and now == "running" and silent[0] is None else None
+    rate = None
+    if run is not None and now == "running" and silent[0] is None:
+        rate = float(job.fact("rate") or 0) or run.rate(done, updated)
     return Status(
         job=str(job.path),
         source=redact(plan["source"]),
@@ -319,7 +317,7 @@ def status_of(job: Job) -> Status:
         bytes_total=total,
         bytes_known=all(array.bytes_known for array in arrays),
         rate=rate,
-        seconds_left=RouteRates.from_text(job.fact("route_rates") or "").seconds(left) if rate else None,
+        seconds_left=(total - done) / rate if rate else None,
         silent_since=silent[0],
         silent_attempt=silent[1],
         silent_errors=silent[2],

@@ -37,9 +37,9 @@ from .endpoints import access_of
 from .ledger.find_job import find_job
 from .ledger.ledger import Job
 from .ledger.schema import JobRecord
-from .observed import ticking
 from .processes.executors import RunOptions, engine_for, out_of_reach, with_share
 from .progress import ProgressChoice
+from .progress_display import ticking
 from .resume.relocate import refuse_elsewhere, source_of
 
 if TYPE_CHECKING:

@@ -81,8 +81,6 @@ class Waiting:
     bytes: int = 0
     total_bytes: int | None = None
     """None for that of the events before."""
-    seconds_left: float | None = None
-    """By what is left of each route; None while unknown."""
     silence: Silence | None = None
     """A server that does not answer."""
 

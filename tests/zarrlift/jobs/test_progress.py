@@ -1,20 +1,17 @@
-"""How far a run is: a bar where somebody sees it, the time left by route, and what a job reads in all."""
+"""How far a run is: a bar where somebody sees it, its rate, and what a job reads in all."""
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import io
 import os
 import pty
-import random
 import re
 import sys
 import threading
 import types
 from collections import Counter
 from dataclasses import replace
-from itertools import chain, zip_longest
 
 import pytest
 import zarr
@@ -25,9 +22,8 @@ import zarrlift
 from zarrlift.archive import chunk_inventory
 from zarrlift.jobs import progress_display
 from zarrlift.jobs.ledger.schema import TaskTotals, planned_work
-from zarrlift.jobs.progress import Ticker, Unticked
+from zarrlift.jobs.progress import Ticker, Unticked, WorkTotal, total_bytes
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar, chosen_progress, progress_for
-from zarrlift.jobs.work_totals import RouteRates, WorkTotal, total_bytes, work_of
 from zarrlift.planning.routes import Route
 from zarrlift.transfer.counts import MoveResult
 from zarrlift.transfer.events import ArrayDone, Event, Listed, Planned, TaskDone, Waiting
@@ -363,119 +359,46 @@ def test_a_running_event_loop_is_no_hindrance(tmp_path, place):
     assert status.state == "done"
 
 
-# Time left, by what is left of each route: with a simulated clock and scripted durations.
-
-MB = 1_000_000
-TASK = 50 * MB
-Tasks = list[tuple[str, float]]
-"""(route, seconds of one worker) of tasks of 50 MB each."""
+# The rate, over the last minute.
 
 
-def tasks(route: str, count: int, seconds: float) -> Tasks:
-    chance = random.Random(f"{route} {count}")  # the same numbers in every run
-    return [(route, seconds * chance.uniform(0.7, 1.3)) for _ in range(count)]
+def test_a_line_has_the_rate_of_the_last_minute_and_the_time_left_at_it(caplog):
+    caplog.set_level("INFO", "zarrlift")
+    now = [0.0]
+    lines = LogProgress(Terminal(), clock=lambda: now[0])
+    lines(Planned(bytes=100_000_000, chunks=100))
+    for nbytes in (60_000_000, 6_000_000):
+        lines(TaskDone(chunks=1, bytes_in=nbytes))
+        now[0] += 60
+        lines(Waiting())
+    assert [message.split(", ", 2)[2] for message in caplog.messages] == [
+        "1.00 MB/s, about 40.0 s left",
+        "100 kB/s, about 5 min 40 s left",
+    ]
 
 
-def mixed(*parts: Tasks) -> Tasks:
-    return [task for task in chain.from_iterable(zip_longest(*parts)) if task is not None]
+class Notes(dict):
+    """The notes of a job."""
+
+    def note(self, **notes: str | None) -> None:
+        self.update(notes)
+
+    def fact(self, name: str) -> str | None:
+        return self.get(name)
 
 
-def simulated(
-    script: Tasks, workers: int, earlier: str | None = None, *, seen: bool = False
-) -> tuple[float, float, RouteRates]:
-    """(estimated, true) time left when a tenth of the time is over, and the rates at the end.
-
-    With `seen`, what running tasks have read is reported at intervals, as threads do.
-    """
-    rates = RouteRates(0.0, earlier=earlier)
-    free = [0.0] * workers
-    spans: list[tuple[float, float, str]] = []
-    for route, seconds in script:
-        began = heapq.heappop(free)
-        heapq.heappush(free, began + seconds)
-        spans.append((began + seconds, began, route))
-    spans.sort()
-    total = spans[-1][0]
-    moments = [total * part / 100 for part in range(1, 101)] if seen else [end for end, *_ in spans]
-
-    def done(now: float) -> Counter[str]:
-        work: Counter[str] = Counter()
-        for end, began, route in spans:
-            part = 1.0 if end <= now else max(now - began, 0) / (end - began) if seen else 0.0
-            work[route] += part * work_of(TASK, 100)
-        return work
-
-    left = done(total)
-    left.subtract(done(total / 10))
-    estimated = None
-    for now in moments:
-        if estimated is None and now > total / 10:
-            estimated = rates.seconds(left)
-        route, others = next((route, workers - 1) for end, _, route in spans if end >= now)
-        rates.reach(now, done(now), {} if seen else {route: others * work_of(TASK, 100) / 2})
-    assert estimated is not None
-    return estimated, total * 0.9, rates
-
-
-SCRIPTS = {
-    "one route": tasks("recode", 400, 1.0),
-    "long tasks": tasks("regrid", 200, 300.0),
-    "slow, then fast": tasks("recode", 300, 2.0) + tasks("relink", 500, 0.2),
-    "fast, then slow": tasks("relink", 400, 0.05) + tasks("recode", 100, 0.5),
-    "on a machine ten times as slow": tasks("recode", 200, 20.0) + tasks("reframe", 300, 2.0),
-    "three routes in turn": tasks("recode", 120, 3.0)
-    + tasks("regrid", 150, 3.3)
-    + tasks("reframe", 500, 0.3),
-    "routes side by side": mixed(tasks("recode", 200, 5.0), tasks("relink", 200, 0.1)),
-    "side by side, as nobody expects": mixed(tasks("relink", 300, 4.0), tasks("recode", 300, 4.0))
-    + tasks("relink", 300, 4.0),
-    "some of each first, then by route": mixed(tasks("recode", 40, 0.6), tasks("relink", 40, 0.6))
-    + tasks("recode", 200, 0.6)
-    + tasks("relink", 200, 0.6),
-}
-
-
-@pytest.mark.parametrize("workers", [1, 4, 8])
-@pytest.mark.parametrize("name", SCRIPTS)
-@pytest.mark.slow(one_in=30)
-def test_the_time_left_is_right_after_a_tenth_of_the_job(name: str, workers: int) -> None:
-    estimated, true, _ = simulated(SCRIPTS[name], workers)
-    assert estimated == pytest.approx(true, rel=0.2)
-
-
-@pytest.mark.parametrize("workers", [1, 4, 8])
-def test_few_long_tasks_are_seen_under_way(workers: int) -> None:
-    script = tasks("regrid", 12, 300.0) + tasks("relink", 24, 30.0)
-    estimated, true, _ = simulated(script, workers, seen=True)
-    assert estimated == pytest.approx(true, rel=0.2)
-
-
-@pytest.mark.parametrize("workers", [1, 4])
-def test_the_rates_of_an_earlier_run_are_expected_again(workers: int) -> None:
-    """Those of a store, where copies take as long as recoding: other than typical for both routes."""
-    _, _, rates = simulated(mixed(tasks("relink", 40, 3.0), tasks("recode", 40, 3.3)), workers)
-    script = tasks("recode", 100, 3.3) + tasks("relink", 300, 3.0)
-    estimated, true, _ = simulated(script, workers, earlier=rates.to_text())
-    assert estimated == pytest.approx(true, rel=0.2)
-
-
-def test_a_store_that_becomes_slower_is_noticed() -> None:
-    rates, done = RouteRates(0.0), Counter()
-    for minute in range(1, 121):
-        done["relink"] += work_of((100 if minute <= 60 else 10) * MB, 0)
-        rates.reach(minute * 60.0, done)
-    assert rates.seconds({"relink": work_of(100 * MB, 0)}) == pytest.approx(600, rel=0.2)
-
-
-def test_nothing_is_said_before_anything_is_known() -> None:
-    rates = RouteRates(0.0)
-    assert rates.seconds({"relink": 1.0}) is None
-    assert rates.to_text() is None
-    for damaged in ("", "[]", "no JSON", '{"relink": 1}', '{"relink": [0, 0]}', "null"):
-        assert RouteRates.from_text(damaged).seconds({"relink": 1.0}) is None
-    rates.reach(2.0, {"relink": work_of(100, 1)})
-    assert rates.seconds({"relink": work_of(100, 1)}) == pytest.approx(2.0)
-    assert rates.seconds({}) == 0
+def test_a_job_notes_its_rate_once_a_minute_if_anything_was_read(monkeypatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("zarrlift.jobs.progress.time.monotonic", lambda: now[0])
+    work, notes = WorkTotal(None, [(ARRAY, None)]), Notes()
+    rates = []
+    for seconds, nbytes in ((30, 300), (30, 300), (60, 0), (60, 240), (60, 60)):
+        now[0] += seconds
+        if nbytes:
+            work.moved(ARRAY, MoveResult(chunks=1, bytes_in=nbytes))
+        work.note(notes)
+        rates.append(notes.get("rate"))
+    assert rates == [None, "10.0", "10.0", "2.0", "1.0"]
 
 
 # What a job reads in all: as planned, corrected by what was read, never less than that.
@@ -549,5 +472,4 @@ def test_tasks_that_still_run_correct_an_estimate_too() -> None:
     work = WorkTotal(None, [(GUESSED, None), (replace(ARRAY, move=replace(ARRAY.move, path="known")), None)])
     assert work.present({}) == Waiting(total_bytes=2000)
     half = {GUESSED.path: (50, 10_000), "known": (50, 500)}
-    shown = replace(work.present(half), seconds_left=None)
-    assert shown == Waiting(chunks=100, bytes=10_500, total_bytes=21_000)
+    assert work.present(half) == Waiting(chunks=100, bytes=10_500, total_bytes=21_000)

@@ -233,9 +233,11 @@ def rewritten(place: Path, **facts: str | None) -> Path:
     return file
 
 
+@pytest.mark.parametrize("window", [60.0, 0.0])
 def test_a_job_that_runs_says_where_and_how_fast(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: float
 ) -> None:
+    monkeypatch.setattr("zarrlift.jobs.progress._WINDOW", window)
     monkeypatch.setattr("zarrlift.jobs.branch.NoBranch.seconds", 0)
     asks = Asks(tmp_path / "out.zarr")
     assert zarrlift.migrate(source, tmp_path / "out.zarr", workers=1, progress=asks).ok

@@ -20,7 +20,7 @@ from numcodecs import Zlib
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.core.codecs.pipeline import Pipeline
-from zarrlift.jobs import observed
+from zarrlift.jobs import progress_display
 from zarrlift.jobs.progress_display import LogProgress
 from zarrlift.transfer.events import Planned, TaskDone
 from zarrlift.verification import archives, listed_objects, nodes, sampling
@@ -271,7 +271,7 @@ def test_the_usual_display_is_made_and_closed(result, monkeypatch) -> None:
             self.closed += 1
 
     display = Display()
-    monkeypatch.setattr(observed, "chosen_progress", lambda choice: display if choice else None)
+    monkeypatch.setattr(progress_display, "chosen_progress", lambda choice: display if choice else None)
     assert zarrlift.verify(*result, progress=True).arrays
     assert display.closed == 1
 

@@ -29,10 +29,10 @@ from ..claim import sweep_claim
 from ..finish import finish
 from ..ledger.database import HeldError
 from ..ledger.ledger import Job
-from ..observed import observed
 from ..opened_job import claim_and_open, unclaimed_job
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
+from ..progress_display import observed
 from ..resume.published_arrays import incomplete_arrays
 from ..stored_inventories import remove_inventory
 from ..undo import undo

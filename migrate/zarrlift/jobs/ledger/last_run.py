@@ -81,7 +81,7 @@ def noted_run(job: Job) -> Iterator[None]:
         seconds=seconds_spent(job),
         versions=_versions(),
     )
-    job.note(run=run.to_text(), silent=None, under_way=None)
+    job.note(run=run.to_text(), silent=None, under_way=None, rate=None)
     job.commit()
     try:
         yield

@@ -63,11 +63,6 @@ class Dispatcher(Generic[T]):
     def __len__(self) -> int:
         return len(self._running)
 
-    @property
-    def under_way(self) -> int:
-        """The number of calls that run, of those that have been submitted and have not ended."""
-        return min(len(self._running), self.engine.slots())
-
     def has_room(self) -> bool:
         """Whether another call should be submitted now."""
         return len(self._running) < self.engine.wanted()

@@ -22,7 +22,7 @@ from zarrlift.cli import main
 from zarrlift.cli.status_command import with_page
 from zarrlift.errors import UsageError
 from zarrlift.jobs import log_messages
-from zarrlift.jobs.observed import observed
+from zarrlift.jobs.progress_display import observed
 from zarrlift.recipe.options import Watching
 
 
@@ -106,7 +106,7 @@ WRITES = """
 import sys
 from zarrlift.jobs import log_messages
 from zarrlift.recipe.options import Watching
-from zarrlift.jobs.observed import observed
+from zarrlift.jobs.progress_display import observed
 with observed(None, "in", sys.argv[2], Watching(log=sys.argv[1])):
     for number in range(500):
         log_messages.array_done(f"{sys.argv[2]}/{number}" + "x" * 2000)
