@@ -294,7 +294,7 @@ Print a script that completes zarrlift's commands, options and their values.
   zsh   eval "$(zarrlift completion zsh)"   in ~/.zshrc, after compinit
   fish  zarrlift completion fish > ~/.config/fish/completions/zarrlift.fish""",
         "suggestions",
-        {"shell": Argument("SHELL", "bash, zsh or fish.")},
+        {"shell": Argument("bash|zsh|fish", "The shell.")},
     ),
 }
 """By name; the name of a command in a group begins with that of the group."""

@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 from ..recipe.options import Option, Size
+from ..storage.redact import redact
 from .commands import COMMANDS, TOP, usage_of
 from .exit_codes import DONE, USAGE
 from .given import Given, usage
@@ -122,7 +123,8 @@ def parsed(name: str, words: list[str]) -> Given | str:
         raise usage(f"{name} needs {' and '.join(needed[len(others) :])}", expected=usage_of(name))
     many = any(each.number in ("*", "+") for each in command.arguments.values())
     if not many and len(others) > len(command.arguments):
-        raise usage(f"unexpected word {others[len(command.arguments)]!r}", expected=usage_of(name))
+        extra = redact(others[len(command.arguments)]).partition("=")[0]  # what follows may be a secret
+        raise usage(f"unexpected word {extra!r}", expected=usage_of(name))
     parser_of(name).parse_args([*options, *(["--"] if others else []), *others], given)
     given.command = command
     given.session = Session(
@@ -161,7 +163,7 @@ def split(command: Command, name: str, words: list[str]) -> tuple[list[str], lis
         each, row = known[flag]
         if row.type is bool:
             if equals and long:
-                raise usage(f"{flag} takes no value, found {value!r}")
+                raise usage(f"{flag} takes no value", expected=flag)
             options.append(flag if long else flags(each, row)[0])
             if equals:
                 left.insert(0, f"-{equals}")  # the other letters of a group

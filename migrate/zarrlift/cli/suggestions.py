@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from zarrstack.core.similar_names import nearest
+from zarrstack.core.units import safe
+
+from ..core.problems import command
 from ..recipe.options import FORMATS, Option
+from ..storage.redact import redact
 from .commands import COMMANDS, TOP
 from .exit_codes import DONE
 from .given import Given, choices_of, usage
@@ -26,10 +31,10 @@ OTHER_COMMANDS: Final = _by_word(
         "completion": "genautocomplete",
         "demo": "example examples init tutorial",
         "finish": "clean cleanup remove-metadata",
-        "inspect": "cat describe dir info list lookup ls lsd lsf lsjson lsl ncdu show size stat tree",
+        "inspect": "cat describe dir info list listremotes lookup ls lsd lsf lsjson lsl ncdu show size tree",
         "migrate": (
-            "archive backup clone convert copy copyto copyurl cp move moveto mv plan preview resave start "
-            "upgrade"
+            "archive backup clone convert copy copyto copyurl cp download export import move moveto mv plan "
+            "preview push resave save start transfer transform upgrade upload"
         ),
         "model create": "create",
         "model diff": "diff",
@@ -38,7 +43,7 @@ OTHER_COMMANDS: Final = _by_word(
         "model validate": "validate",
         "resume": "continue rerun restart retry",
         "status": "browse history jobs log monitor pause progress report view watch",
-        "undo": "cancel delete purge remove restore revert rm rollback",
+        "undo": "cancel delete deletefile purge remove restore revert rm rmdir rmdirs rollback",
         "update": "bisync refresh sync",
         "verify": "check checksum compare cryptcheck hashsum md5sum sha1sum test",
     }
@@ -60,7 +65,7 @@ OTHER_OPTIONS: Final = _by_word(
         "--full": "download",
         "--html": "web",
         "--in-place": "inplace remove-v2-metadata",
-        "--include": "array filter filter-from include-from",
+        "--include": "array files-from filter filter-from include-from",
         "--json": "jq",
         "--link": "hard-links hardlink",
         "--log": "log-file structured-logs use-json-log",
@@ -73,11 +78,12 @@ OTHER_OPTIONS: Final = _by_word(
         "--storage-options": (
             "anon endpoint endpoint-url input-anon input-bucket input-endpoint input-region output-anon "
             "output-bucket output-endpoint output-region profile region s3-access-key-id s3-endpoint "
-            "s3-provider s3-region"
+            "s3-env-auth s3-provider s3-region s3-secret-access-key"
         ),
         "--to": "destination out output template",
         "--verbose": "debug details log-level progress",
-        "--verify": "checksum",
+        "--no-list": "no-check-dest no-traverse",
+        "--verify": "checksum ignore-checksum ignore-size",
         "--watch": "follow",
         "--workers": (
             "checkers concurrency cores cpus jobs multi-thread-streams num-workers output-threads parallel "
@@ -91,18 +97,14 @@ OTHER_OPTIONS: Final = _by_word(
 
 def unknown_command(group: str, words: list[str]) -> Exception:
     """The error for words that begin with what is not a command of a group, or of the whole command line."""
-    from zarrstack.core.units import safe
-
-    from ..core.problems import command
-
     word = words[0]
-    message = f"{safe(word)} is not a command" + (f" of {group}" if group else "")
+    message = f"{safe(redact(word))} is not a command" + (f" of {group}" if group else "")
     if not group and ("/" in word or "." in word):
-        return usage(f"{message}; did you mean: {command('migrate', *words)}?")
+        return usage(f"{message}; did you mean: {command('migrate', *map(redact, words))}?")
     names = {name.removeprefix(f"{group} "): name for name in COMMANDS}
     near = OTHER_COMMANDS.get(f"{group} {word}".strip()) or names.get(word)
-    near = near or names.get(_nearest(word, below(group)) or "")
-    near = near or OTHER_COMMANDS.get(word) or names.get(_nearest(word, names) or "")
+    near = near or names.get(_near(word, below(group)) or "")
+    near = near or OTHER_COMMANDS.get(word) or names.get(_near(word, names) or "")
     if near is not None:
         return usage(f"{message}; did you mean: zarrlift {near}?")
     return usage(message, expected=f"{', '.join(below(group))}")
@@ -110,12 +112,10 @@ def unknown_command(group: str, words: list[str]) -> Exception:
 
 def unknown_option(name: str, flag: str) -> Exception:
     """The error for an option that a command, a group of commands or the whole command line does not have."""
-    from zarrstack.core.units import safe
-
     here = [word for word, _, _ in words_of(COMMANDS[name] if name else TOP)]
     elsewhere: dict[str, list[str]] = {}
-    for other, command in COMMANDS.items():
-        for word, _, _ in words_of(command):
+    for other, its in COMMANDS.items():
+        for word, _, _ in words_of(its):
             elsewhere.setdefault(word, []).append(other)
     message = f"{safe(flag)} is not an option of {name or 'zarrlift'}"
     if flag in elsewhere:
@@ -127,40 +127,22 @@ def unknown_option(name: str, flag: str) -> Exception:
         return usage(f"{message}; did you mean {meant}?")
     if flag in elsewhere:
         return usage(message)
-    meant = meant or _nearest(flag, here) or _nearest(flag, elsewhere)
+    meant = meant or _near(flag, here) or _near(flag, elsewhere)
     if meant is None:
         return usage(message, expected=f"one of those that zarrlift {name} --help shows".replace("  ", " "))
     of = "" if meant in here else f", an option of {_listed(elsewhere[meant])}"
     return usage(f"{message}; did you mean {meant}{of}?")
 
 
+def _near(word: str, candidates: Iterable[str]) -> str | None:
+    """The only candidate that begins with a word, or else the most similar one, if any."""
+    longer = [each for each in candidates if each.startswith(word)]
+    return longer[0] if len(longer) == 1 else nearest(word, candidates)
+
+
 def _listed(names: list[str]) -> str:
     """Names as a text, such as `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
-def _nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate with the fewest differences, or None."""
-    from difflib import SequenceMatcher
-
-    most = max(1, len(word.lstrip("-")) // 3)
-    near = [(_changes(word, each), -SequenceMatcher(None, word, each).ratio(), each) for each in candidates]
-    changes, _, name = min(near, default=(most + 1, 0.0, ""))
-    return name if changes <= most else None
-
-
-def _changes(first: str, second: str) -> int:
-    """Letters to add, remove or replace, and pairs of letters to exchange, to make one word of another."""
-    before: list[int] = []
-    row = list(range(len(second) + 1))
-    for place, letter in enumerate(first):
-        before, row, above = row, [place + 1], before
-        for other, wanted in enumerate(second):
-            least = min(before[other] + (letter != wanted), before[other + 1] + 1, row[other] + 1)
-            if place and other and letter == second[other - 1] and first[place - 1] == wanted:
-                least = min(least, above[other - 1] + 1)
-            row.append(least)
-    return row[-1]
 
 
 COMPLETE: Final = "_ZARRLIFT_COMPLETE"

@@ -665,6 +665,16 @@ def test_what_is_completed(asked):
     assert set(done.stdout.split()) == answers == set(candidates(line))
 
 
+def test_bash_completes_what_follows_an_equals_sign():
+    """It takes that for a word of its own."""
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    for line, answer in (("--set key-enc", "key-encoding="), ("--set key-encoding=d", "default")):
+        environment["LINE"] = f"zarrlift migrate a {line}"
+        command = ["bash", "--norc", "-c", SCRIPTS["bash"]]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [answer]
+
+
 def test_a_script_for_each_shell(capsys):
     for shell in ("bash", "zsh", "fish"):
         assert main(["completion", shell]) == 0
