@@ -8,7 +8,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
@@ -107,16 +107,16 @@ def verify(
     if no_list and full:
         raise UsageError("a full comparison lists all objects", found="--no-list", expected="--full alone")
     run_options = RunOptions.of(executing)
-    known_job = _known_job(source, destination, job, places.storage_options)
+    known_job, recorded_source = _known_job(source, destination, job, places.storage_options)
     if destination is None:
         if known_job is None:
             raise UsageError("a destination is needed", advice="Name one, or give a job.")
-        source, destination = known_job.source, known_job.destination
+        source, destination = recorded_source, known_job.header["destination"]
     stated = {name: word for name, word in options.items() if name in values(described, Reading)}
     pair = _Pair.open((source, destination), known_job, described, stated, places, run_options.limit)
     spec = pair.access() if full and run_options.elsewhere else None
     if recipe is None and pair.known_job is not None:
-        recipe = pair.known_job.recipe
+        recipe = Recipe.from_json(pair.known_job.header["recipe"])
     with (
         _listings(pair, lists=not no_list, full=full) as listings,
         ticking(progress) as display,
@@ -135,7 +135,7 @@ def verify(
         )
     if pair.view is not None:
         report = _with_refusals(replace(report, destination=pair.second_url), pair.view)
-    return report if pair.known_job is None else _recorded(report, pair.known_job.job.path, full=full)
+    return report if pair.known_job is None else _recorded(report, pair.known_job.path, full=full)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +144,8 @@ class _Pair:
 
     places: tuple[Place, Place]
     options: tuple[StorageOptions, StorageOptions]
-    known_job: _KnownJob | None
-    """The job that made the second one, if it is known."""
+    known_job: Job | None
+    """The job that made the second one, if it is known: closed, of which the notes are read."""
     view: LegacyView | None
     """The second one, if it is not Zarr v3."""
     second_url: str
@@ -159,7 +159,7 @@ class _Pair:
     def open(
         cls,
         places: tuple[Place, Place],
-        known_job: _KnownJob | None,
+        known_job: Job | None,
         described: Describing,
         stated: Mapping[str, Any],
         opening: Places,
@@ -170,11 +170,11 @@ class _Pair:
 
         options = opening.storage_options, opening.dest_storage_options
         first = open_storage(places[0], storage_options=options[0], follow_links=described.follow_links)
-        if known_job is not None and known_job.in_place and options[1] is None:
+        if known_job is not None and known_job.header["in_place"] and options[1] is None:
             options = options[0], options[0]
         second = open_storage(places[1], storage_options=options[1], follow_links=described.follow_links)
         url = second.url
-        if known_job is not None and not known_job.is_of(first, second):
+        if known_job is not None and not _is_of(known_job, first, second):
             known_job = None
         name, _, second_name = (described.format or "").partition(",")
         view: LegacyView | None = None
@@ -182,18 +182,16 @@ class _Pair:
             view = _view_unless_v3(second, second_name or None, described.settled())
         if view is not None:
             viewed = open_storage(view)
-            viewed.can_list, viewed.holds_consolidated = (
-                second.can_list,
-                False,
-            )  # other formats need not have it
-            places, second, known_job = (places[0], view), viewed, None
+            viewed.can_list = second.can_list
+            viewed.holds_consolidated = False  # other formats need not have it
+            second, known_job = viewed, None
         second.document_bound = WRITTEN
         in_place = first.url == second.url  # not so of two formats at one place
         reading, format = described.settled(in_place=in_place), name or None  # noqa: A001
         record = JobRecord()
         if known_job is not None:
-            record = known_job.job.record
-            reading, format = known_job.reading(stated, format, in_place=in_place)  # noqa: A001
+            record = known_job.record
+            reading, format = _reading_of(known_job, stated, format, in_place=in_place)  # noqa: A001
         if in_place and format is None:
             format = _legacy_format(first)  # noqa: A001
         first, second = with_layers(first, record.source_through), with_layers(second, record.dest_through)
@@ -221,7 +219,7 @@ class _Pair:
         if self.view is not None:
             message = "other processes cannot read the second archive, which is not Zarr v3"
             raise UsageError(message, found=self.second_url, advice="Leave out --executor.")
-        record = JobRecord() if self.known_job is None else self.known_job.job.record
+        record = JobRecord() if self.known_job is None else self.known_job.record
         layers = record.source_through, record.dest_through
         spec = access_of(self.places, (self.first, self.second), self.options, layers)
         if spec is None:
@@ -303,13 +301,10 @@ def _listings(pair: _Pair, *, lists: bool, full: bool) -> Iterator[Listings]:
 
     known_job, changes = pair.known_job, not full and not pair.in_place
     plain = Listings(lists=lists, by_job=known_job is not None, follow_links=pair.reading.follow_links)
-    if known_job is None or (lists and not (changes and has_inventory(known_job.job.path))):
+    if known_job is None or (lists and not (changes and has_inventory(known_job.path))):
         yield plain
         return
-    with (
-        Job.open(known_job.job.path, write=False) as opened,
-        closing(last_inventories(opened)) as inventories,
-    ):
+    with Job.open(known_job.path, write=False) as opened, closing(last_inventories(opened)) as inventories:
         arrays = {array.path: array for array in opened.plan().arrays}
 
         def planned(path: str) -> Inventory | None:
@@ -345,54 +340,43 @@ def _elsewhere(
         engine.close()
 
 
-class _KnownJob(NamedTuple):
-    """The job that made a result."""
-
-    job: Job
-    """Closed: what it says of itself as a whole is known."""
-    source: str
-    destination: str
-    in_place: bool
-    recipe: Recipe
-
-    def is_of(self, source: Storage, destination: Storage) -> bool:
-        """Whether these are the places of the job."""
-        sources = (self.source, *(each.url for each in self.job.sources))
-        return source.url in sources and destination.url == self.destination
-
-    def reading(
-        self, stated: Mapping[str, Any], format: Format | None, *, in_place: bool
-    ) -> tuple[Reading, Format]:
-        """How the job has read its source, except for what is stated otherwise; JobError if that is gone."""
-        if self.job.state == "finished" and in_place:
-            raise JobError(
-                "finish has removed the legacy metadata, so there is nothing to compare with",
-                key=str(self.job.path),
-                advice="The job file has a copy, which undo restores.",
-            )
-        if format is None:
-            format = self.job.header["format"]  # noqa: A001
-            require_readable(format)
-        return replace(Reading.from_json(self.job.header), **stated), format
-
-
 def _known_job(
     source: Place, destination: Place | None, job: JobPlace, options: StorageOptions
-) -> _KnownJob | None:
-    """The job that made a destination, if found; JobError only if one was requested."""
+) -> tuple[Job | None, Place]:
+    """The job that made a destination, closed, and its source; JobError only if one was requested."""
     target = source if destination is None else destination
     required = destination is None or job.job is not None
     if not isinstance(target, (str, os.PathLike)):
         if job.job is None:
-            return None
+            return None, source
         target = ""
     try:
         with Job.open(find_job(target, job), write=False) as opened:
-            header = opened.header
-            recipe = Recipe.from_json(header["recipe"])
-            found = source_of(opened, options).url if destination is None else header["source"]
-        return _KnownJob(opened, found, header["destination"], header["in_place"], recipe)
+            Recipe.from_json(opened.header["recipe"])  # a damaged one is not the job of the result
+            return opened, source_of(opened, options).url if destination is None else source
     except (JobError, KeyError):
         if required:
             raise
-        return None
+        return None, source
+
+
+def _is_of(job: Job, source: Storage, destination: Storage) -> bool:
+    """Whether these are the places of a job."""
+    return source.url in {each.url for each in job.sources} and destination.url == job.header["destination"]
+
+
+def _reading_of(
+    job: Job, stated: Mapping[str, Any], format: Format | None, *, in_place: bool
+) -> tuple[Reading, Format]:
+    """How a job has read its source, except for what is stated otherwise; JobError if that is gone."""
+    header = job.header
+    if job.state == "finished" and in_place:
+        raise JobError(
+            "finish has removed the legacy metadata, so there is nothing to compare with",
+            key=str(job.path),
+            advice="The job file has a copy, which undo restores.",
+        )
+    if format is None:
+        format = header["format"]  # noqa: A001
+        require_readable(format)
+    return replace(Reading.from_json(header), **stated), format
