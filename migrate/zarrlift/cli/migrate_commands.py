@@ -177,7 +177,7 @@ _OF_JOBS: Final = (JobPlace, Moved, Running, Watching, Describing)
 def batch_of(given: Given, target: str) -> Batch | None:
     """The batch whose list a command names; None for the job or the result of one archive."""
     from ..jobs.batch.list_file import is_list, list_at
-    from ..jobs.ledger.find_job import has_job
+    from ..jobs.ledger.job_places import has_job
 
     only: str | None = given.only
     if given.job is None and list_at(target) is not None and (is_list(target) or not has_job(target)):

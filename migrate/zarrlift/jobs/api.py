@@ -33,7 +33,7 @@ from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit, given
 from ..storage.open_storage import Place
 from .archive_run import ArchiveRequest, migrate_archive
-from .ledger.find_job import job_path
+from .ledger.job_places import job_path
 from .outcome import Outcome
 from .processes.executors import RunOptions
 from .progress import ProgressChoice

@@ -24,7 +24,7 @@ from ..storage.transformer_stack import without_layers
 from .checks.checks_for import checks_for
 from .claim import Claim, claimed
 from .endpoints import Endpoints
-from .ledger.find_job import job_path
+from .ledger.job_places import job_path
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
 from .ledger.schema import JobRecord, refuse_closed_folder

@@ -7,13 +7,11 @@ preceded by one of the branch.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import Problem, StorageError, UsageError
+from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.paths import join
 
 from ..core.json_document import document
@@ -21,7 +19,7 @@ from ..core.problems import any_refusal
 from ..errors import JobError
 from ..planning.plans import GroupPlan, Plan
 from ..storage.base import Storage
-from ..storage.writer import DestinationError
+from ..storage.writer import at_destination
 
 if TYPE_CHECKING:
     from ..storage.icechunk.storage import IcechunkStorage
@@ -93,7 +91,7 @@ class Branch(NoBranch):
     def begin(self) -> None:
         """Commit the documents of all nodes; DestinationError."""
         documents = {join(node.path, "zarr.json"): document(node.document) for node in self._plan.published}
-        with _as_destination():
+        with at_destination():
             base = self._storage.begin(self._job.id, documents, self._job.fact(_FACT))
         self._job.note(**{_FACT: base})
         self._job.commit()
@@ -105,7 +103,7 @@ class Branch(NoBranch):
 
     def refresh(self) -> None:
         """Read what workers of other processes have committed."""
-        with _as_destination():
+        with at_destination():
             self._storage.refresh()
 
     def publish(self) -> None:
@@ -113,16 +111,16 @@ class Branch(NoBranch):
         if self._job.nodes(done=False) or any_refusal(self._plan.problems):
             return
         self._job.commit()
-        with _as_destination():
+        with at_destination():
             self._storage.publish(self._job.fact(_FACT) or "")
 
     def end(self) -> None:
         """Remove the branch of a job that is recorded as complete."""
-        with _as_destination():
+        with at_destination():
             self._storage.end()
 
     def _commit(self) -> None:
-        with _as_destination():
+        with at_destination():
             self._storage.checkpoint()
 
 
@@ -160,7 +158,7 @@ def finish_branch(job: Job, destination: Storage) -> tuple[OutcomeState, int]:
             advice="Resume the job first.",
         )
     storage.attach(job.id)
-    with _as_destination():
+    with at_destination():
         for path in failed:
             storage.clear(path)
         storage.publish(job.fact(_FACT) or "")
@@ -215,12 +213,3 @@ def refuse_executor(options: RunOptions, storage: Storage) -> None:
             found=str(options.executor),
             expected="--executor threads, or a repository in an object store",
         )
-
-
-@contextmanager
-def _as_destination() -> Iterator[None]:
-    """Errors of the repository as errors that stop the run."""
-    try:
-        yield
-    except StorageError as error:
-        raise DestinationError.of(error.problem) from error

@@ -24,9 +24,8 @@ from ..recipe.signatures import explicit, given
 from ..storage.base import Storage
 from .branch import finish_branch
 from .disk_sync import sync
-from .ledger.find_job import refuse_undone
 from .ledger.ledger import Job
-from .opened_job import open_result
+from .opened_job import open_result, refuse_undone
 from .outcome import Outcome, kept
 from .ownership import documents
 from .resume.lost_tasks import is_torn

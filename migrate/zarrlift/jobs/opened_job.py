@@ -40,7 +40,7 @@ from ..storage.transformer_stack import with_layers, without_layers
 from .checks.checks_for import checks_for
 from .claim import Claim, claimed, sweep_claim
 from .endpoints import Endpoints
-from .ledger.find_job import find_job, refuse_undone
+from .ledger.job_places import find_job
 from .ledger.last_run import level_before
 from .ledger.ledger import Job
 from .outcome import Outcome, OutcomeState, outcome_of_job
@@ -244,6 +244,18 @@ def open_result(
         with nullcontext() if done else claimed(place, job.path, take_over=take_over) as claim:
             storage = with_layers(place, job.record.dest_through, written=True)
             yield OpenResult(job=job, plan=plan, place=place, storage=storage, claim=claim, began=began)
+
+
+def refuse_undone(job: Job) -> None:
+    """Raise JobError if a job was undone, or in part: objects recorded as written may be deleted."""
+    if job.state == "undone":
+        raise JobError("this job was undone", key=str(job.path), advice="Start a new one with migrate.")
+    if job.fact("undoing") is not None:
+        raise JobError(
+            "an undo of this job was interrupted, and some of its output may be deleted",
+            key=str(job.path),
+            advice="Run undo again, then migrate again if you want to.",
+        )
 
 
 def refuse_update(job: Job) -> None:

@@ -26,7 +26,7 @@ from ..recipe.options import Format, JobPlace, PathText, VerifyLevel
 from ..recipe.signatures import explicit, given
 from ..storage.redact import redact
 from .ledger.database import reporting_damage
-from .ledger.find_job import find_job
+from .ledger.job_places import find_job
 from .ledger.last_run import Activity, activity, last_run, seconds_spent
 from .ledger.ledger import Job
 from .ledger.schema import NodeRow, NodeState, State, TaskTotals

@@ -34,7 +34,7 @@ from ..transfer.worker import WorkerSpec, give_up, sent
 from ..verification.archives import VerificationReport, verify_archives
 from ..verification.listed_objects import Listings
 from .endpoints import access_of
-from .ledger.find_job import find_job
+from .ledger.job_places import find_job
 from .ledger.ledger import Job
 from .ledger.schema import JobRecord
 from .processes.executors import RunOptions, engine_for, out_of_reach, with_share

@@ -19,7 +19,7 @@ from zarr.storage import MemoryStore
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.errors import JobError
-from zarrlift.jobs.ledger import recorded_places
+from zarrlift.jobs.ledger import job_places
 from zarrlift.jobs.run import Run
 from zarrstack.core.errors import StorageError, UsageError
 
@@ -415,7 +415,7 @@ def test_a_moved_archive_is_finished_and_undone_in_place(folder: Path) -> None:
 
 
 def test_a_folder_moved_in_the_middle_of_a_job_goes_on(folder: Path) -> None:
-    for method in ("__call__", "_publish"):
+    for method in ("__call__", "_write_documents"):
         now = copied(folder, method)
         with stopping(Run, method), pytest.raises((KeyboardInterrupt, zarrlift.Interrupted)):
             zarrlift.migrate(now / "source.zarr", now / "out.zarr")
@@ -500,7 +500,7 @@ def test_the_same_folder_under_another_mount_is_no_copy(
     alias = folder.parent / "mounted"
     alias.symlink_to(folder)
     with monkeypatch.context() as patched:
-        patched.setattr(recorded_places, "_real", os.path.abspath)
+        patched.setattr(job_places, "_real", os.path.abspath)
         for target in (job or OUT, "out.zarr"):
             again = {} if job is None else {"job": alias / job}
             assert zarrlift.resume(alias / target, **again).state == "nothing to do"
@@ -544,19 +544,19 @@ def test_a_moved_zip_file_is_read_where_it_is_now(folder: Path) -> None:
 )
 def test_a_source_is_recorded_relative_to_the_job_file_in_each_form(place: str, tmp_path: Path) -> None:
     header = {"source": place.format(tmp_path / "a"), "destination": "s3://bucket/x", "in_place": False}
-    stored, notes = recorded_places.to_record(header, header["source"], tmp_path / "a/job.db")
+    stored, notes = job_places.to_record(header, header["source"], tmp_path / "a/job.db")
     assert stored == header
-    relative, recorded = recorded_places.sources(stored, notes, tmp_path / "b/c/job.db")
+    relative, recorded = job_places.sources(stored, notes, tmp_path / "b/c/job.db")
     assert relative.place == place.format(tmp_path / "b/c")
     assert recorded.place == place.format(tmp_path / "a")
-    assert recorded_places.sources(stored, notes, tmp_path / "a/job.db") == [recorded]
+    assert job_places.sources(stored, notes, tmp_path / "a/job.db") == [recorded]
 
 
 @pytest.mark.parametrize("place", ["s3://bucket/a", "zip::s3://bucket/a.zip", "memory://a", "store of zarr"])
 def test_a_source_in_a_store_has_no_relative_form(place: str, tmp_path: Path) -> None:
     header = {"source": place, "destination": "s3://bucket/x", "in_place": False}
-    stored, notes = recorded_places.to_record(header, place, tmp_path / "a/job.db")
-    assert recorded_places.sources(stored, notes, tmp_path / "b/job.db") == [(place, place)]
+    stored, notes = job_places.to_record(header, place, tmp_path / "a/job.db")
+    assert job_places.sources(stored, notes, tmp_path / "b/job.db") == [(place, place)]
 
 
 def test_repositories_of_icechunk_are_moved_and_copied_with_their_jobs(folder: Path) -> None:

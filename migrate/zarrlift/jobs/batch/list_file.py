@@ -34,8 +34,7 @@ from ...storage.local.presence import is_file
 from ...storage.local.sibling_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ..ledger.database import stamp
-from ..ledger.find_job import LIST_SUFFIX, job_beside
-from ..ledger.recorded_places import local_path, with_local_path
+from ..ledger.job_places import LIST_SUFFIX, job_beside, local_path, with_local_path
 from .rows import DONE, PLANNED, BatchRow, RowRequest, of_job
 
 VERSION: Final = 1

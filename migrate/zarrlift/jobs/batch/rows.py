@@ -21,7 +21,7 @@ from ...errors import JobError
 from ...recipe.options import Request, values
 from ...recipe.recipe import Recipe
 from ..ledger.database import reporting_damage, stamp
-from ..ledger.find_job import names_of
+from ..ledger.job_places import names_of
 from ..ledger.last_run import activity, last_run, seconds_spent
 from ..ledger.ledger import Job
 

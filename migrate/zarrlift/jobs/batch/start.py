@@ -21,7 +21,7 @@ from ...recipe.recipe import Recipe
 from ...recipe.signatures import explicit, given
 from ...storage.redact import redact
 from ...transfer.unexpected_errors import unexpected_error
-from ..ledger.find_job import LIST_SUFFIX, job_beside
+from ..ledger.job_places import LIST_SUFFIX, job_beside
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..run_job import refuse_unmet

@@ -42,7 +42,7 @@ from .database import (
     require_version,
     unwritable,
 )
-from .recorded_places import Source, has_moved, is_elsewhere, located, sources, to_record
+from .job_places import Source, has_moved, is_elsewhere, located, sources, to_record
 from .schema import (
     NODES,
     NODES_WITH_PLANS,

@@ -36,9 +36,8 @@ from ...storage.open_storage import open_storage
 from ...storage.redact import redact
 from ...storage.transformer_stack import with_layers
 from ..endpoints import Endpoints
-from ..ledger.find_job import names_of
+from ..ledger.job_places import SUFFIX, Source, existing, is_same_path, local_path, names_of
 from ..ledger.ledger import Job
-from ..ledger.recorded_places import SUFFIX, Source, existing, is_same_path, local_path
 from ..overwrite import not_yet_aside
 from ..ownership import OWN, Whose, documents, done_paths, has_written, is_lost, whose
 from ..refusals import is_same_root, root_to_record

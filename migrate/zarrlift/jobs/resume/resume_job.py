@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Final
@@ -13,7 +13,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join
 from zarrstack.core.units import count_text
 
-from ...archive.chunk_inventory import take_inventory
+from ...archive.chunk_inventory import Indexes, take_inventory
 from ...archive.inventory_file import InventoryFile
 from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, Plan, Planned, Refusal, taken_over
@@ -215,33 +215,41 @@ def _was_hidden(path: str, before: Mapping[str, Planned], now: Mapping[str, Plan
     return False
 
 
-def _drop_outside(before: ArrayPlan, now: Planned, destination: Storage) -> None:
-    """Delete destination objects of earlier work at keys that the array no longer has, its document first."""
-    if before.route.name == "stay":
-        return
-    destination.delete(join(before.path, "zarr.json"))
-    layout = before.destination
-    stored = take_inventory(destination, before.path, layout).indexes
-    after = now.destination if isinstance(now, ArrayPlan) else None
-    if after is not None and (after.keys, after.object_shape) == (layout.keys, layout.object_shape):
-        stored = stored[after.objects.indices_of(layout.objects.coordinates_of(stored)) < 0]
-    for index in stored.tolist():
-        destination.delete(layout.key(before.path, layout.objects.coordinates(index)))
+def _drop_outside(earlier: ArrayPlan, now: Planned, destination: Storage) -> None:
+    """Delete destination objects of earlier work at keys that the array no longer has."""
+    layout, after = earlier.destination, now.destination if isinstance(now, ArrayPlan) else None
+
+    def outside(stored: Indexes) -> Indexes:
+        if after is None or (after.keys, after.object_shape) != (layout.keys, layout.object_shape):
+            return stored
+        return stored[after.objects.indices_of(layout.objects.coordinates_of(stored)) < 0]
+
+    _drop(earlier, outside, destination)
 
 
 def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) -> None:
     """Delete destination objects of earlier work that would not be written again.
 
     They are known in advance only if each object is made from the source object at the same grid position.
-    The document goes first: a run whose last records were lost with its machine may have published the array.
     """
-    if now.route.name == "stay":
-        return
-    destination.delete(join(now.path, "zarr.json"))
-    layout = now.destination
-    alike = now.move.block_shape is None and not now.move.drop_empty
     inventory = inventories.get(now.path)
-    stored = take_inventory(destination, now.path, layout).indexes
-    stale = stored[~np.isin(stored, inventory.indexes)] if inventory is not None and alike else stored
-    for index in stale.tolist():
-        destination.delete(layout.key(now.path, layout.objects.coordinates(index)))
+
+    def stale(stored: Indexes) -> Indexes:
+        if inventory is None or now.move.block_shape is not None or now.move.drop_empty:
+            return stored
+        return stored[~np.isin(stored, inventory.indexes)]
+
+    _drop(now, stale, destination)
+
+
+def _drop(plan: ArrayPlan, selected: Callable[[Indexes], Indexes], destination: Storage) -> None:
+    """Delete those of an array's stored objects that are selected, its document first.
+
+    A run whose last records were lost with its machine may have published the array.
+    """
+    if plan.route.name == "stay":
+        return
+    destination.delete(join(plan.path, "zarr.json"))
+    layout = plan.destination
+    for index in selected(take_inventory(destination, plan.path, layout).indexes).tolist():
+        destination.delete(layout.key(plan.path, layout.objects.coordinates(index)))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.units import bytes_text, count_text, shape_text
 
-from ...jobs.ledger.recorded_places import existing
+from ...jobs.ledger.job_places import existing
 from ...storage.open_storage import open_storage
 from ...storage.redact import redact_foreign
 from ...storage.transformer_stack import with_layers
