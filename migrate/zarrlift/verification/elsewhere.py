@@ -46,7 +46,7 @@ class Elsewhere(NamedTuple):
         division = values.divided(wanted, budget=self.budget, threads=1)
         step = self._portion(len(division.indexes), values.region_bytes(division))
         starts = range(0, len(division.indexes), step)
-        parts = (_compact(division, start, step) for start in starts)
+        parts = (division._replace(indexes=division.indexes[start : start + step]) for start in starts)
         done: dict[int, Compared] = {}
         following = 0
         for ended in self._ended(values.array, parts):
@@ -81,15 +81,6 @@ class Elsewhere(NamedTuple):
         fitting = min(max(_PORTION // max(nbytes, 1), 1), _MOST_REGIONS)
         share = -(-count // (_SHARES * max(self.engine.slots(), 1)))
         return int(max(min(fitting, share), 1))
-
-
-def _compact(division: Division, start: int, step: int) -> Division:
-    """A part of a division that is small to send."""
-    part = division.indexes[start : start + step]
-    first, last = int(part[0]), int(part[-1])
-    if last - first + 1 == len(part):
-        return division._replace(indexes=range(first, last + 1))
-    return division._replace(indexes=part)
 
 
 def compare_portion(version: str, array_and_spec: bytes, portion: bytes) -> Compared:

@@ -11,7 +11,6 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import ZarrstackError
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
 
     from zarrstack.core.errors import Problem
 
+    from ..archive.chunk_inventory import Indexes
+
 
 Region: TypeAlias = tuple[slice, ...]
 """One slice with start and stop per axis, in array coordinates."""
@@ -52,7 +53,7 @@ class Division(NamedTuple):
 
     shape: tuple[int, ...]
     """Of the regions of a grid."""
-    indexes: Sequence[int] | npt.NDArray[np.int64]
+    indexes: Indexes
     """Which of them."""
     threads: int
     most: int
@@ -114,7 +115,7 @@ def inner_chunk_shape(document: JSONObject, grid: Grid) -> tuple[int, ...]:
     return grid.chunk_shape
 
 
-def list_chunks(storage: Storage, prefix: str, keys: ChunkKeys, grid: Grid) -> npt.NDArray[np.int64]:
+def list_chunks(storage: Storage, prefix: str, keys: ChunkKeys, grid: Grid) -> Indexes:
     """Linear indexes of an array's stored objects, ascending; their keys start with `prefix`.
 
     Independent of the migration's own listing, so it finds chunks that the other one overlooks.

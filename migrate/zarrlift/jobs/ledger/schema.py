@@ -15,9 +15,9 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, cast
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
@@ -222,21 +222,12 @@ class JobRecord:
     @classmethod
     def of(cls, notes: Mapping[str, str]) -> Self:
         """The record of a job with these notes."""
-        return cls(
-            link=cast("Link", notes.get("link", "auto")),
-            overwrite="overwrite" in notes,
-            source_through=notes.get("source_through"),
-            dest_through=notes.get("dest_through"),
-        )
+        stored: dict[str, Any] = {each.name: notes[each.name] for each in fields(cls) if each.name in notes}
+        return cls(**{**stored, "overwrite": "overwrite" in notes})
 
     def to_notes(self) -> dict[str, str]:
         """Inverse of `of`."""
-        notes = {
-            "link": self.link,
-            "overwrite": "yes" if self.overwrite else None,
-            "source_through": self.source_through,
-            "dest_through": self.dest_through,
-        }
+        notes = {**asdict(self), "overwrite": "yes" if self.overwrite else None}
         return {name: text for name, text in notes.items() if text is not None}
 
 

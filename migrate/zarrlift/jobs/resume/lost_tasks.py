@@ -335,7 +335,7 @@ def _wrong_tasks(
                 for number in numbers
                 if any(
                     compared.problems
-                    for compared in values.objects(_of_task(objects.indexes, objects.numbers, number), pool)
+                    for compared in values.objects(objects.indexes[objects.numbers == number].tolist(), pool)
                 )
             }
     except ZarrstackError:
@@ -358,8 +358,3 @@ def others_root(job: Job, plan: Plan, destination: Storage) -> bool:
     root = plan.root
     content = destination.get("zarr.json") if plan.consolidate and root is not None else None
     return root is not None and content is not None and whose(job, root, content) == "others"
-
-
-def _of_task(indexes: Indexes, numbers: Indexes, number: int) -> list[int]:
-    selection: list[int] = indexes[numbers == number].tolist()
-    return selection
