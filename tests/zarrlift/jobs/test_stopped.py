@@ -26,7 +26,7 @@ from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.resume import lost_tasks
 from zarrlift.jobs.run import Run
-from zarrlift.jobs.update import retire
+from zarrlift.jobs.update import objects
 from zarrlift.storage.local import writer as writing
 from zarrlift.storage.local.scratch import LAYERED
 from zarrlift.storage.local.storage import LocalStorage
@@ -473,7 +473,7 @@ def test_an_update_flushes_its_deletions_before_it_counts_as_complete(
     def sync(_: object) -> None:
         flushed.append((destination / "g/recode/c/3").exists())
 
-    monkeypatch.setattr(retire, "sync", sync)
+    monkeypatch.setattr(objects, "sync", sync)
     assert zarrlift.update(destination).ok
     assert flushed == [False]
 
