@@ -26,7 +26,6 @@ from ..recipe.options import (
 )
 from .exit_codes import DONE, PARTLY
 from .given import Given, load_recipe, usage
-from .run_display import watched
 from .session import Answer, write
 
 if TYPE_CHECKING:
@@ -120,6 +119,8 @@ def verify(given: Given) -> Answer:
     unnamed = tuple(
         place for place, named in (("src", source), ("dst", destination)) if is_url(named or "")
     )
+    from ..jobs.progress_display import watched
+
     with watched(quiet=given.quiet, verbose=given.verbose) as progress:
         report = zarrlift.verify(
             source,
@@ -226,6 +227,8 @@ def moving(
     logged_problems: list[Any] = []
     watching: AbstractContextManager[Any] = nullcontext()
     if is_watched:
+        from ..jobs.progress_display import watched
+
         watching = watched(quiet=given.quiet, verbose=given.verbose, logged_problems=logged_problems)
     with watching as progress:
         outcome = work(progress)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from zarrstack.core.units import count_text, safe
+
 from ..recipe.options import Describing
+from ..report import blocks as b
 from .exit_codes import DONE, PARTLY
 from .given import Given, load_recipe, usage
 from .session import Answer, plain, say
@@ -15,10 +18,17 @@ from .session import Answer, plain, say
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
-    from ..report.blocks import Block
+    from ..models.creation import Created
+    from ..models.differences import Difference
 
 _MAX_JSON_LEVELS: Final = 400
 """Nesting that Python can write with indents within its recursion limit; 200 nested groups."""
+_MARKS: Final[dict[str, tuple[str, b.Tone]]] = {
+    "added": ("+", "good"),
+    "missing": ("-", "bad"),
+    "changed": ("~", "warning"),
+}
+
 
 def show(given: Given) -> Answer:
     """Print the hierarchy as a Zarr Object Model. Problems go to standard error."""
@@ -40,7 +50,7 @@ def show(given: Given) -> Answer:
     if given.as_json and whole and levels(model) > _MAX_JSON_LEVELS:
         raise usage("the model is too deep for --json", expected="no --json: the model is JSON itself")
 
-    def text() -> Iterable[Block]:
+    def text() -> Iterable[b.Block]:
         from ..models.text import lines
 
         _print_problems(result.problems)
@@ -82,7 +92,6 @@ def validate(given: Given) -> Answer:
 
     from .. import models
     from ..models.schemas import parts
-    from ..report import models as report_models
 
     *sources, model = given.places
     if not sources:
@@ -101,7 +110,7 @@ def validate(given: Given) -> Answer:
 
     return Answer(
         code=PARTLY if any(problems for _, problems in rows) else DONE,
-        text=lambda: report_models.validation(rows, model),
+        text=lambda: _validation(rows, model),
         data=lambda: {
             "model": model,
             "archives": [
@@ -115,14 +124,13 @@ def validate(given: Given) -> Answer:
 def diff(given: Given) -> Answer:
     """Compare the structure of two hierarchies, not values, storage or format. Exit code 1 if it differs."""
     from .. import models
-    from ..report import models as report_models
 
     differences = models.diff(
         given.first, given.second, ignore=given.ignore or (), **given.of(Describing), **given.storage()
     )
     return Answer(
         code=PARTLY if differences else DONE,
-        text=lambda: report_models.differences(differences),
+        text=lambda: _differences(differences),
         data=lambda: {"differences": [difference.to_json() for difference in differences]},
     )
 
@@ -130,7 +138,6 @@ def diff(given: Given) -> Answer:
 def create(given: Given) -> Answer:
     """Create groups and arrays with their metadata. The root is written last."""
     from .. import models
-    from ..report import models as report_models
 
     result = models.create(
         given.source,
@@ -139,15 +146,50 @@ def create(given: Given) -> Answer:
         migrated=given.as_ is not None,
         storage_options=given.storage().get("dest_storage_options"),
     )
-    return Answer(code=DONE, text=lambda: report_models.created(result), data=result.to_json)
+    return Answer(code=DONE, text=lambda: _created(result), data=result.to_json)
+
+
+def _validation(rows: Sequence[tuple[str, Sequence[Problem]]], model: str) -> Iterator[b.Block]:
+    """All violations of all archives, one per line; then the number of conforming archives."""
+    for place, problems in rows:
+        result = count_text(len(problems), "violation") if problems else "conforms"
+        yield b.Lines((f"{safe(place)}: {result}",), indent=0, tone="bad" if problems else "good")
+        yield _unbroken(problems)
+    if len(rows) > 1:
+        good = sum(not problems for _, problems in rows)
+        yield b.Text(f"{count_text(good)} of {count_text(len(rows), 'archive')} conform to {safe(model)}.")
+
+
+def _differences(all_differences: Sequence[Difference]) -> Iterator[b.Block]:
+    """All differences, one per line, then their number."""
+    for difference in all_differences:
+        mark, tone = _MARKS[difference.what]
+        yield b.Lines((f"{mark} {safe(str(difference))}",), indent=0, tone=tone)
+    if not all_differences:
+        yield b.Text("The structures are equal.")
+        return
+    counts = {what: sum(difference.what == what for difference in all_differences) for what in _MARKS}
+    words = ", ".join(f"{count_text(count)} {what}" for what, count in counts.items() if count)
+    yield b.Text(f"{count_text(len(all_differences), 'difference')}: {words}.")
+
+
+def _created(result: Created) -> Iterator[b.Block]:
+    """The created nodes, and warnings."""
+    what = f"{count_text(result.groups, 'group')} and {count_text(result.arrays, 'array')}"
+    yield b.Text(f"Created {safe(result.url)}: {what}, no chunks.", hang=2)
+    yield _unbroken(result.problems)
+
+
+def _unbroken(problems: Iterable[Problem]) -> b.Block:
+    """One searchable line per problem."""
+    return b.Lines([safe(str(problem)) for problem in problems])
 
 
 def _print_problems(problems: Iterable[Problem]) -> None:
     """Print problems to standard error; standard output is for the model."""
-    from ..report.blocks import Problems
     from ..report.text import Page, lines
 
-    for line in lines([Problems.of(problems, "refused")], Page.of(sys.stderr)):
+    for line in lines([b.Problems.of(problems, "refused")], Page.of(sys.stderr)):
         say(line.removeprefix("  "))
 
 

@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -23,7 +23,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from zarrstack.core.errors import Problem, UsageError
-from zarrstack.core.units import node_text
+from zarrstack.core.json_text import JSONObject
+from zarrstack.core.units import node_text, safe
 
 from ..storage.redact import redact, redact_foreign
 
@@ -35,6 +36,8 @@ log.addHandler(logging.NullHandler())
 progress_log: Final = logging.getLogger("zarrlift.progress")
 """One record per minute, level INFO."""
 
+_FORMAT: Final = "%(asctime)s zarrlift: %(message)s"
+_DATES: Final = "%Y-%m-%d %H:%M:%S"
 _MAX_FAILURES: Final = 10
 """Maximum number of records per array; the outcome contains all problems."""
 
@@ -113,6 +116,55 @@ class _EventLog(logging.Handler):
             os.close(self._file)
             self._file = -1
         super().close()
+
+
+class StreamLog(logging.Handler):
+    """Writes records as lines for people: failures and warnings, or everything."""
+
+    def __init__(
+        self,
+        note: Callable[[str], object],
+        problems: list[JSONObject],
+        *,
+        with_progress: bool,
+        everything: bool,
+    ) -> None:
+        """`note` writes a line; `problems` gets those that were written; a bar replaces the progress."""
+        super().__init__(logging.INFO)
+        self._note = note
+        self._problems = problems
+        self.setFormatter(_Harmless(_FORMAT, _DATES))
+        self._with_progress = with_progress
+        self._everything = everything
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Accept failures and progress, or everything if requested."""
+        if record.name == progress_log.name:
+            return self._with_progress
+        return self._everything or record.levelno >= logging.WARNING
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        self._note(self.format(record))
+        if (problem := getattr(record, "problem", None)) is not None:
+            self._problems.append(problem)
+
+
+class _Harmless(logging.Formatter):
+    """Formats records so that names from an archive cannot control a terminal or start a new line.
+
+    Records of a batch name the archive.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        return safe(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """The line, with the archive in a process that migrates several."""
+        if (named := archive.get()) is not None:
+            record.message = f"{redact(named)}: {record.message}"
+        return super().formatMessage(record)
 
 
 def _line(record: logging.LogRecord) -> bytes:

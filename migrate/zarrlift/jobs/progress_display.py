@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import shutil
@@ -22,6 +23,8 @@ from .progress import Progress, ProgressChoice, Ticker
 
 if TYPE_CHECKING:
     from tqdm import tqdm
+
+    from zarrstack.core.json_text import JSONObject
 
 _RECORD_SECONDS: Final = 60.0
 
@@ -281,6 +284,39 @@ def observed(
         if watching.log is not None:
             stack.enter_context(log_messages.logged(watching.log, f"{source} -> {destination}"))
         yield stack.enter_context(display_of(progress))
+
+
+@contextmanager
+def watched(
+    *, quiet: bool, verbose: bool, logged_problems: list[JSONObject] | None = None
+) -> Iterator[LogProgress | None]:
+    """The progress of a command, with the log on standard error.
+
+    Standard error gets failures and, if it is not a terminal, one line per minute; with `verbose` everything,
+    and nothing if `quiet`. A terminal has the bar and the report instead. The failures that standard error
+    got are added to `logged_problems`, so that the report need not repeat them.
+    """
+    progress = progress_for(quiet=quiet)
+    handlers: list[logging.Handler] = []
+    if progress is not None and (verbose or not isinstance(progress, ProgressBar)):
+        problems = [] if logged_problems is None else logged_problems
+        with_progress = not isinstance(progress, ProgressBar)
+        handlers.append(
+            log_messages.StreamLog(progress.note, problems, with_progress=with_progress, everything=verbose)
+        )
+    # A record of each of thousands of arrays takes time even where no handler wants it.
+    with log_messages.attached(handlers, logging.INFO if verbose else logging.WARNING):
+        try:
+            yield progress
+        except KeyboardInterrupt:
+            log_messages.log.info("interrupted")
+            raise
+        except Exception as error:
+            log_messages.log.info("ended by an error: %s", error)
+            raise
+        finally:
+            if progress is not None:
+                progress.close()
 
 
 def _shape(stream: TextIO) -> dict[str, Any]:

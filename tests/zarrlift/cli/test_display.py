@@ -17,9 +17,9 @@ from tests.support.job_archives import tree, write_archive
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.cli.run_display import watched
 from zarrlift.cli.status_command import has_ended, watch
 from zarrlift.jobs import log_messages
+from zarrlift.jobs.progress_display import watched
 from zarrlift.jobs.status import Status
 from zarrlift.report import status as report_status
 from zarrstack.core.errors import Problem
