@@ -284,10 +284,10 @@ print([replace(here, pid=pid).state() for pid in (here.pid, 1 << 22)])
 # ----- where the system is called
 
 CALLERS = """
-    cli/session jobs/disk_sync jobs/processes/forked_process
+    cli/session jobs/processes/forked_process
     jobs/processes/process_tuning jobs/source_check planning/chunk_checks planning/regrid/blocks
     storage/listed_versions storage/local/byte_locks storage/local/file_copy storage/local/files
-    storage/local/owner_process storage/local/system_errors storage/local/writer
+    storage/local/owner_process storage/local/storage storage/local/system_errors storage/local/writer
     transfer/executors/process_pool
     core/paths layers/cache/folder_control layers/sharding/locks system/file_locks system/fork_safety
 """

@@ -35,13 +35,15 @@ from .progress import Progress, listing_shown
 from .refusals import (
     refuse_claim_in_source,
     refuse_closed,
+    refuse_empty,
     refuse_existing,
     refuse_names,
+    refuse_unmet,
     refuse_without_links,
     require_root,
     root_to_record,
 )
-from .run_job import OpenJob, refuse_empty, refuse_unmet
+from .run import OpenJob
 from .stored_inventories import keep_inventory, new_inventories, remove_inventory
 
 

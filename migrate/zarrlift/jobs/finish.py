@@ -22,8 +22,8 @@ from ..recipe.keywords import JobPlaceKeywords, SourceOptionsKeywords, TakingOve
 from ..recipe.options import JobPlace, PathText, Places, SourceOptions, TakingOver
 from ..recipe.signatures import explicit, given
 from ..storage.base import Storage
+from ..storage.local.storage import sync
 from .branch import finish_branch
-from .disk_sync import sync
 from .ledger.ledger import Job
 from .opened_job import open_result, refuse_undone
 from .outcome import Outcome, kept

@@ -52,7 +52,7 @@ from .refusals import follow_links_in_place, require_root
 from .resume.lost_tasks import find_torn_documents, may_be_lost
 from .resume.published_arrays import incomplete_arrays
 from .resume.relocate import ends_of, follow, settle_result
-from .run_job import OpenJob
+from .run import OpenJob
 
 Kind: TypeAlias = Literal["directory", "in place", "store", "icechunk"]
 """Where the result of a job is."""

@@ -1,4 +1,4 @@
-"""Publishes the `zarr.json` documents in an order that is safe for readers.
+"""Publishes the `zarr.json` documents in an order that is safe for readers, and flushes work to disk.
 
 An array's document follows its last chunk, a group's document those of its children, and the consolidated
 root comes last. In place, group documents are written after all nodes are done, because a v3 root hides nodes
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.json_text import JSONObject
@@ -22,13 +24,17 @@ from ..errors import JobError
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..storage.base import Storage
-from ..storage.local.storage import LocalStorage
+from ..storage.local.storage import LocalStorage, sync
 from ..storage.writer import DestinationError, Writer, at_destination
 from ..transfer.extra_files import copy_file
+from .endpoints import Endpoints
 from .ledger.last_run import last_run
 from .ledger.ledger import Job
 from .ledger.schema import NodeRow
 from .ownership import OWN, note_root_document, whose
+
+SECONDS: Final = 120.0
+"""Seconds between two flushes."""
 
 
 @dataclass
@@ -37,11 +43,8 @@ class Publisher:
 
     job: Job
     plan: Plan
-    source: Storage
-    destination: Storage
+    ends: Endpoints
     writer: Writer
-    place: Storage
-    """The destination without layers."""
     changed: Callable[[GroupPlan], Problem | None]
     """Reports what has changed in the source of a group."""
 
@@ -54,14 +57,14 @@ class Publisher:
 
         DestinationError.
         """
-        if isinstance(self.place, LocalStorage):
+        if isinstance(self.ends.place, LocalStorage):
             with at_destination():
-                self.place.hold(make=new)
+                self.ends.place.hold(make=new)
 
     def require_root(self) -> None:
         """Raise DestinationError if the destination is another directory now."""
-        if isinstance(self.place, LocalStorage):
-            self.place.opened.require_same()
+        if isinstance(self.ends.place, LocalStorage):
+            self.ends.place.opened.require_same()
 
     def publish_array(self, plan: ArrayPlan) -> int | None:
         """Publish an array whose chunks are all written; JobError if another document is there."""
@@ -78,14 +81,14 @@ class Publisher:
         self.require_root()
         self.writer.write(key, data)
         self.writer.settle()
-        if isinstance(self.destination, LocalStorage):
-            return os.stat(self.destination.path(key)).st_mtime_ns
+        if isinstance(self.ends.destination, LocalStorage):
+            return os.stat(self.ends.destination.path(key)).st_mtime_ns
         return None
 
     def _refuse_others(self, key: str, data: bytes, node: Published) -> None:
         if json.loads(self.job.fact("update") or "{}").get("force"):
             return
-        (existing,) = self.destination.find_many([key])
+        (existing,) = self.ends.destination.find_many([key])
         if existing is not None and existing != data and whose(self.job, node, existing) not in OWN:
             raise JobError(
                 "a zarr.json that this job did not write already exists",
@@ -130,7 +133,7 @@ class Publisher:
             return False
         try:
             for key in group.files:
-                copy_file(self.source, self.writer, key)
+                copy_file(self.ends.source, self.writer, key)
             published = self.publish(group, content)
         except DestinationError:
             raise
@@ -139,3 +142,25 @@ class Publisher:
             return False
         self.job.record_node(row.id, "done", published_ns=published)
         return True
+
+
+class DiskSync:
+    """Flushes recorded work to disk at intervals: what is newer must be compared after a system crash."""
+
+    def __init__(self, job: Job, destination: Storage, *, fsync: bool) -> None:
+        """`fsync`: every recorded file is already on disk."""
+        self._job = job
+        self._destination = destination
+        self._fsync = fsync
+        self._last = time.monotonic()
+        if fsync and job.unsynced():
+            sync(destination)  # what runs without `fsync` have recorded
+
+    def sometimes(self) -> None:
+        """Flush if the last flush is long enough ago; call this before the job is committed."""
+        if self._fsync:
+            self._job.record_synced()
+        elif time.monotonic() - self._last >= SECONDS:
+            if sync(self._destination):
+                self._job.record_synced()
+            self._last = time.monotonic()

@@ -22,6 +22,7 @@ from zarrstack.core.units import count_text, quoted
 from ..archive.nodes import Archive, GroupNode
 from ..core.problems import command
 from ..errors import JobError
+from ..planning.plans import Plan
 from ..recipe.options import Format
 from ..storage.base import Storage
 from ..storage.local.held_names import not_held
@@ -325,3 +326,24 @@ def refuse_several(
 
 def _is_implicit(node: object) -> bool:
     return isinstance(node, GroupNode) and node.implicit
+
+
+def refuse_unmet(plan: Plan) -> None:
+    """Raise UsageError if the result would not conform to the recipe's model."""
+    if plan.recipe.model is not None:
+        from ..models import requirement
+
+        requirement.refuse_unmet(plan)
+
+
+def refuse_empty(plan: Plan) -> None:
+    """Raise UsageError if a plan has no nodes."""
+    if not plan.arrays and not plan.groups and not plan.refusals:
+        # A pattern that matches nothing, if there is one, has its own advice.
+        cause = next((item for item in plan.problems if item.kind == "recipe"), None)
+        raise UsageError(
+            "there is nothing to migrate",
+            key=plan.source,
+            found=None if cause is None else cause.message,
+            advice="Check --include and --exclude." if cause is None else cause.advice,
+        )

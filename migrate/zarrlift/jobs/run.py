@@ -10,8 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -30,59 +29,87 @@ from ..transfer.tasks import Task, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker
 from . import log_messages
+from .array_states import ArrayState, PendingChecks, RunArray, RunTasks, following, retire
 from .branch import branch_of
 from .checks.checks import Checks, Found, Question
-from .disk_sync import DiskSync
+from .claim import Claim
 from .endpoints import Endpoints
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job
 from .option_words import option_words
-from .outcome import Outcome, outcome_of_run
+from .outcome import Outcome, log_outcome, outcome_of_run
+from .overwrite import left_aside, remove_previous_tree
 from .processes import process_tuning
-from .processes.executors import RunOptions
+from .processes.executors import RunEngine, RunOptions
 from .progress import Progress, Ticker, UnderWay, WorkTotal, send_end
-from .publisher import Publisher
-from .resume.lost_tasks import missing_objects
+from .publisher import DiskSync, Publisher
 from .resume.published_arrays import hide_incomplete, with_problems
-from .run_arrays import ArrayState, PendingChecks, RunArray, RunTasks, following, retire
-from .run_engine import RunEngine
 from .source_check import SourceCheck
 
 _MISSING: Final = "Others have removed them: resume to write them again."
 _BATCH: Final = 250  # arrays without tasks that are verified together
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenJob:
+    """A job open for writing, whose places are claimed and are what it says."""
+
+    job: Job
+    ends: Endpoints
+    options: RunOptions
+    checks: Checks
+    claim: Claim
+    progress: Progress | None
+    crashed: bool = False
+    """Whether files of its last run may not have reached the disk."""
+
+    @property
+    def loses(self) -> bool:
+        """Whether a crash may have lost some of the work of a complete job."""
+        return self.crashed and bool(self.job.unsynced() or self.job.nodes(done=False))
+
+    def run_to_end(self, plan: Plan, inventories: Inventories) -> Outcome:
+        """Run the job to its end, and remove what it replaced.
+
+        What a crash may have lost is compared first.
+        """
+        job, ends = self.job, self.ends
+        if self.crashed:
+            from .resume.lost_tasks import compare_unsynced  # not needed by a first run
+
+            compare_unsynced(job, plan, ends.source, ends.destination, inventories)
+        started = time.monotonic()
+        outcome = Run(self, plan, inventories)()
+        if outcome.state == "done":
+            remove_previous_tree(job, ends.destination)
+        aside = left_aside(job, ends.destination)
+        problems = outcome.problems if aside is None else (*outcome.problems, aside)
+        outcome = replace(outcome, seconds=time.monotonic() - started, problems=problems)
+        log_outcome(outcome)
+        return outcome
+
+    def end(self, outcome: Outcome) -> Outcome:
+        """Release the places; the outcome with what that has shown."""
+        return self.claim.end(outcome)
+
+
 class Run:
     """One run of a job, from its recorded state to completion or failure."""
 
-    def __init__(
-        self,
-        job: Job,
-        plan: Plan,
-        ends: Endpoints,
-        options: RunOptions,
-        checks: Checks,
-        inventories: Inventories,
-        progress: Progress | None = None,
-    ) -> None:
-        self.job = job
-        self.plan = plan
+    def __init__(self, open_job: OpenJob, plan: Plan, inventories: Inventories) -> None:
+        """`inventories` are those that planning has left."""
+        job, ends, options = open_job.job, open_job.ends, open_job.options
+        self.job, self.plan, self.options = job, plan, options
+        self.checks, self.progress = open_job.checks, open_job.progress
         self.source, self.destination = source, destination = ends.source, ends.destination
-        # Layers may change sizes.
-        self._lists_plainly = ends.place is destination and ends.source_through is None
-        self.options = options
-        self.progress = progress
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
-        self._tasks = RunTasks(job, plan, source, destination, inventories)
+        self._tasks = RunTasks(job, plan, ends, inventories, list_again=not options.no_list)
         self._source_check = SourceCheck(source, plan, inventories)
         self._engine = RunEngine(plan, (source, destination), options, ends.spec(job, options))
-        self._publisher = Publisher(
-            job, plan, source, destination, self.writer, ends.place, self._source_check.group
-        )
+        self._publisher = Publisher(job, plan, ends, self.writer, self._source_check.group)
         self._moved = MoveResult()
         self._under_way: Callable[[], UnderWay] = dict
         self._checking: deque[PendingChecks] = deque()
-        self.checks = checks
         self._syncs = DiskSync(job, destination, fsync=options.fsync)
         self._branch = branch_of(job, plan, destination)
 
@@ -278,28 +305,11 @@ class Run:
             if self.options.elsewhere:
                 self._branch.refresh()
             retire(whole, self._tasks, self.destination)
-            self._begin_listing(whole)
+            for array in whole:
+                self._tasks.begin_listing(array, self._source_check)
             unchanged = self._source_check.begin([array.plan for array in whole])
             self._checking.append((whole, self._start_comparison(whole), unchanged))
         self._commit_sometimes()
-
-    def _begin_listing(self, arrays: list[RunArray]) -> None:
-        """Have the objects of arrays listed before they are published; at once if requests have latency."""
-        for array in arrays:
-            if self.options.no_list or not array.plan.tasks:
-                continue
-            recorded = self.job.recorded(array.row.id)
-            ask = partial(
-                missing_objects,
-                array.plan,
-                array.present,
-                self.destination,
-                recorded,
-                sizes=array.sizes if self._lists_plainly else None,
-            )
-            array.sizes = None
-            in_background = self.destination.requests is not None
-            array.missing = self._source_check.threads.submit(ask).result if in_background else ask
 
     def _take_check_results(self, begun: int | None = None) -> None:
         """Take the results of so many checks, of all by default: those that are right are published."""

@@ -23,12 +23,11 @@ from ..recipe.signatures import explicit, given
 from ..storage.base import CLAIM, Storage
 from ..storage.local.presence import is_dir
 from ..storage.local.scratch import LAYERED, directory_of
-from ..storage.local.storage import LocalStorage
+from ..storage.local.storage import LocalStorage, sync
 from ..storage.open_storage import open_storage
 from ..storage.remote.store_writer import writer_for
 from ..transfer.tasks import sweep
 from .branch import undo_branch
-from .disk_sync import sync
 from .ledger.ledger import Job
 from .opened_job import OpenResult, open_result
 from .outcome import Outcome, kept

@@ -21,7 +21,7 @@ from zarr.storage import ObjectStore
 
 import zarrlift
 from zarrlift.errors import JobError
-from zarrlift.jobs import archive_run, disk_sync, overwrite, run_job
+from zarrlift.jobs import archive_run, overwrite, publisher, run
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.resume import lost_tasks
@@ -115,7 +115,7 @@ def test_an_old_tree_whose_removal_was_stopped_does_not_come_back(
 
 @pytest.mark.needs_reader("once")
 def test_a_resume_ends_a_removal_that_was_stopped(source: Path, earlier: Path) -> None:
-    with stopping(run_job, "remove_previous_tree"), pytest.raises(KeyboardInterrupt):
+    with stopping(run, "remove_previous_tree"), pytest.raises(KeyboardInterrupt):
         zarrlift.migrate(source, earlier, overwrite=True)
     assert zarrlift.resume(earlier).state == "nothing to do"
     assert {path.name for path in earlier.parent.iterdir()} == {
@@ -457,7 +457,7 @@ def test_work_of_a_run_without_fsync_is_flushed_before_it_counts_as_flushed(
 ) -> None:
     stopped(source, destination)
     flushed: list[LocalStorage] = []
-    monkeypatch.setattr(disk_sync, "sync", flushed.append)
+    monkeypatch.setattr(publisher, "sync", flushed.append)
     assert zarrlift.resume(destination, fsync=True).ok
     assert [Path(storage.root) for storage in flushed] == [destination]
 
@@ -529,7 +529,7 @@ def test_what_is_on_the_disk_is_not_compared(
     durable: str, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if durable == "synced":
-        monkeypatch.setattr(disk_sync, "SECONDS", 0.0)
+        monkeypatch.setattr(publisher, "SECONDS", 0.0)
     job = stopped(source, destination, fsync=durable == "fsync")
     if durable != "the same boot":
         rebooted(monkeypatch)

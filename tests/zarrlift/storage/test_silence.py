@@ -21,10 +21,9 @@ from zarr.storage import MemoryStore, WrapperStore
 import zarrlift
 from zarrlift import Recipe
 from zarrlift.jobs import progress
-from zarrlift.jobs.processes.executors import RunOptions
+from zarrlift.jobs.processes.executors import RunEngine, RunOptions
 from zarrlift.jobs.progress import with_silence
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar
-from zarrlift.jobs.run_engine import RunEngine
 from zarrlift.report.status import blocks
 from zarrlift.report.text import Page, lines
 from zarrlift.storage import silence

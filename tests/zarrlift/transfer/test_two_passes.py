@@ -17,9 +17,9 @@ from tests.zarrlift.jobs.faults.test_kills import run_and_kill
 from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift
+from zarrlift.jobs.array_states import RunArray
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
-from zarrlift.jobs.run_arrays import RunArray
 from zarrlift.planning import planner
 from zarrlift.planning.regrid import two_passes
 from zarrlift.planning.regrid.blocks import BASE, Blocks, available_cores

@@ -24,7 +24,7 @@ from ...transfer.unexpected_errors import unexpected_error
 from ..ledger.job_places import LIST_SUFFIX, job_beside
 from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
-from ..run_job import refuse_unmet
+from ..refusals import refuse_unmet
 from .batch import Batch, How
 from .list_file import ListFile, default_path, is_list
 from .listing import list_archives

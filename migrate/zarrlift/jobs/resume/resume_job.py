@@ -29,7 +29,8 @@ from ..overwrite import remove_previous_tree, set_aside
 from ..ownership import OWN, keep_document, missing_documents, whose
 from ..progress import listing_shown
 from ..reconcile import Policy, begun, reconcile, same_plan
-from ..run_job import OpenJob, refuse_unmet
+from ..refusals import refuse_unmet
+from ..run import OpenJob
 from ..source_check import source_changed
 from ..stored_inventories import earlier_inventories, keep_inventory
 from .published_arrays import hide_incomplete, with_problems

@@ -21,7 +21,7 @@ from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ...storage.writer import at_destination
 from ...transfer.tasks import changed_units, intermediate_objects, rewritten, sources_moved, sweep
-from ..disk_sync import sync
+from ...storage.local.storage import sync
 
 
 def same_form(old: ArrayPlan, new: ArrayPlan) -> bool:

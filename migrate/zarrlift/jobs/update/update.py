@@ -48,8 +48,9 @@ from ..ownership import OwnObjects, documents, keep_document, note_root_document
 from ..processes.executors import RunOptions
 from ..progress import Progress, ProgressChoice, listing_shown
 from ..reconcile import reconcile
+from ..refusals import refuse_empty, refuse_unmet
 from ..resume.published_arrays import hide_incomplete, with_problems
-from ..run_job import OpenJob, refuse_empty, refuse_unmet
+from ..run import OpenJob
 from ..stored_inventories import last_inventories, later_inventories, replace_inventory
 from .objects import below_first, clear
 from .steps import Steps, UpdatePlan, UpdatePolicy

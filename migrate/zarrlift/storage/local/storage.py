@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -281,3 +282,20 @@ def _as_path(key: str) -> str:
         expected = f"no {_SEPARATOR} and no :"
         raise UsageError("this system cannot store the key", key=key, expected=expected)
     return key.replace("/", _SEPARATOR)
+
+
+def sync(storage: Storage) -> bool:
+    """Flush the file system of a directory to disk; False if it is none, or the system cannot do this."""
+    if sys.platform == "win32" or not isinstance(storage, LocalStorage):
+        return False
+    import ctypes  # loaded by numpy already
+
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        os.sync()
+        return sys.platform == "linux"  # elsewhere the call does not wait for completion
+    descriptor = os.open(storage.root, os.O_RDONLY)
+    try:
+        return bool(syncfs(descriptor) == 0)
+    finally:
+        os.close(descriptor)

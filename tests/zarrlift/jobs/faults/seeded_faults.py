@@ -50,7 +50,7 @@ FAULTS = (
         breaks="an array is visible while one of its tasks is neither done nor recorded",
         edits=(
             Edit(
-                f"{_JOBS}/run_arrays.py",
+                f"{_JOBS}/array_states.py",
                 "ended = array.all_submitted and array.open_tasks == 0",
                 "ended = array.all_submitted and array.open_tasks == min(1, array.plan.tasks - 1)",
             ),
@@ -219,7 +219,7 @@ FAULTS = (
         breaks="a recorded task whose objects are gone is not repeated",
         edits=(
             Edit(
-                f"{_JOBS}/run_arrays.py",
+                f"{_JOBS}/array_states.py",
                 "        lost = lost_tasks(plan, inventory, self._destination, done)\n",
                 "        lost: set[int] = set()\n",
             ),

@@ -1,10 +1,11 @@
-"""Arrays in a run, and their tasks."""
+"""The states of arrays in a run, and their tasks; `following` decides what comes next."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,10 +20,11 @@ from ..storage.base import Storage
 from ..transfer.tasks import Task, Tasks, pass_numbers, sources_moved, tasks_of
 from . import log_messages
 from .checks.checks import Found
+from .endpoints import Endpoints
 from .ledger.ledger import Job
 from .ledger.schema import NodeRow
-from .resume.lost_tasks import MissingObjects, lost_tasks, refuse_lost_between
-from .source_check import source_changed
+from .resume.lost_tasks import MissingObjects, lost_tasks, missing_objects, refuse_lost_between
+from .source_check import SourceCheck, source_changed
 
 _MAX_PROBLEMS: Final = 1000
 """Maximum number of problems stored per array; the message contains the full count."""
@@ -92,19 +94,16 @@ class RunTasks:
     """The tasks of a job that are not recorded as done."""
 
     def __init__(
-        self,
-        job: Job,
-        plan: Plan,
-        source: Storage,
-        destination: Storage,
-        inventories: Inventories,
+        self, job: Job, plan: Plan, ends: Endpoints, inventories: Inventories, *, list_again: bool
     ) -> None:
-        """`inventories` are those that the planning has left."""
+        """`inventories` are those that planning has left; `list_again` lists what was written."""
         self._job = job
-        self._source = source
-        self._destination = destination
+        self._source, self._destination = ends.source, ends.destination
+        self._list_again = list_again
+        # Layers may change sizes.
+        self._lists_plainly = ends.place is ends.destination and ends.source_through is None
         self._inventories = inventories
-        self._listed_again = SourceInventory(plan, source)
+        self._source_listing = SourceInventory(plan, ends.source)
 
     def __call__(
         self, arrays: Iterable[RunArray], *, first_pass: bool
@@ -154,6 +153,22 @@ class RunTasks:
         self._job.forget_tasks(row.id, lost)
         yield from made([number for number in planned if number in lost])
 
+    def begin_listing(self, array: RunArray, check: SourceCheck) -> None:
+        """Have the objects of an array listed before it is published; at once if requests have latency."""
+        if not self._list_again or not array.plan.tasks:
+            return
+        ask = partial(
+            missing_objects,
+            array.plan,
+            array.present,
+            self._destination,
+            self._job.recorded(array.row.id),
+            sizes=array.sizes if self._lists_plainly else None,
+        )
+        array.sizes = None
+        in_background = self._destination.requests is not None
+        array.missing = check.threads.submit(ask).result if in_background else ask
+
     def to_check(self, array: RunArray, *, listed: bool) -> tuple[ArrayPlan, Indexes]:
         """What a check needs of an array: its plan, and its chunks, `listed` if they have not been yet."""
         if listed and array.plan.chunks and not array.plan.tasks:
@@ -165,7 +180,7 @@ class RunTasks:
         inventory = self._inventories.get(plan.path) if keep else self._inventories.pop(plan.path)
         if inventory is None:
             inventory = self._inventories.stored(plan)
-        return self._listed_again(plan) if inventory is None else inventory
+        return self._source_listing(plan) if inventory is None else inventory
 
 
 def retire(
