@@ -1,7 +1,7 @@
 """The share of a worker's time that holds the interpreter lock: `interpreter_lock.py FOLDER ROUNDS`.
 
 py-spy samples zarrlift's threads twice: all that run, then the one that holds the lock. With a share of s,
-threads keep 1 / s cores busy, by which `jobs/processes/executors.py` chooses between threads and processes.
+threads keep 1 / s cores busy, by which `jobs/executors.py` chooses between threads and processes.
 """
 
 from __future__ import annotations

@@ -284,8 +284,7 @@ print([replace(here, pid=pid).state() for pid in (here.pid, 1 << 22)])
 # ----- where the system is called
 
 CALLERS = """
-    cli/session jobs/processes/forked_process
-    jobs/processes/process_tuning jobs/source_check planning/chunk_checks planning/regrid/blocks
+    cli/session jobs/process_tuning jobs/source_check planning/chunk_checks planning/regrid/blocks
     storage/listed_versions storage/local/byte_locks storage/local/file_copy storage/local/files
     storage/local/owner_process storage/local/storage storage/local/system_errors storage/local/writer
     transfer/executors/process_pool

@@ -35,7 +35,7 @@ MODULES = {
         f"{_JOBS}/ledger/database.py",
         f"{_JOBS}/ledger/schema.py",
     ),
-    "claim": (f"{_JOBS}/claim.py", f"{_JOBS}/claim_holder.py"),
+    "claim": (f"{_JOBS}/claim.py",),
     "resume": (
         f"{_JOBS}/resume/lost_tasks.py",
         f"{_JOBS}/resume/resume_job.py",

@@ -9,16 +9,21 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 from zarrstack.version import __version__
 
-from ..jobs.processes import process_tuning
+from ..jobs import process_tuning
 from .exit_codes import DONE, INTERRUPTED, PARTLY
 from .names import HELP
 from .session import say, unprinted, write
 
+_CHECK: Final = frozenset({"migrate", "resume", "run"})
+"""Commands that check what they write."""
+_WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none", "-n", "--dry-run"})
+"""Arguments with which they check nothing."""
 _interrupts: Final[list[int]] = []
 """The signals of Ctrl-C before a command started."""
 
@@ -56,14 +61,29 @@ def _main() -> int:
     process_tuning.before_loading()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
-    if len(sys.argv) > 2:  # not of `--help` and `--version`
-        from ..jobs.checks import checks_process
-
-        if checks_process.wanted(sys.argv[1:]):
-            checks_process.begin()
-            if _interrupts:  # numpy turns it into an ImportError, and cannot be imported again
-                raise KeyboardInterrupt
+    if _will_check(sys.argv[1:]):
+        _begin_checks()
+        if _interrupts:  # numpy turns it into an ImportError, and cannot be imported again
+            raise KeyboardInterrupt
     return main()
+
+
+def _will_check(words: Sequence[str]) -> bool:
+    """Whether a command line will probably write and check files.
+
+    A wrong guess is cheap: a process that is not needed is stopped, as in a batch of several archives.
+    """
+    named = words[1:] if words[:1] == ["batch"] else words
+    return bool(named) and named[0] in _CHECK and not any(word in _WITHOUT or "://" in word for word in words)
+
+
+def _begin_checks() -> None:
+    """Fork the process that verifies the result, and load what both processes need before that."""
+    try:
+        from ..jobs.checks import begin_process
+    except Exception:  # noqa: BLE001 - a broken package is named by the command that needs it
+        return
+    begin_process()
 
 
 def _interrupt(number: int, _frame: Any) -> NoReturn:

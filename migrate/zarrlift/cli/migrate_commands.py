@@ -70,7 +70,7 @@ def migrate(given: Given) -> Answer:
         plan = zarrlift.plan(source, destination, **arguments(JobPlace))
         documents = {}
         if given.as_json:
-            from ..jobs.source_documents import source_documents
+            from ..jobs.archive_run import source_documents
 
             documents = source_documents(plan, source, destination, **arguments())
         return _planned(plan, documents)

@@ -33,9 +33,9 @@ from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit, given
 from ..storage.open_storage import Place
 from .archive_run import ArchiveRequest, migrate_archive
+from .executors import RunOptions
 from .ledger.job_places import job_path
 from .outcome import Outcome
-from .processes.executors import RunOptions
 from .progress import ProgressChoice
 from .progress_display import observed
 from .refusals import refuse_several

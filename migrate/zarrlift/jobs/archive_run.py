@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from zarrstack.core.errors import UsageError
+from zarrstack.core.json_text import JSON
 
-from ..errors import JobError
+from ..errors import JobError, SourceChangedError
 from ..formats.describe import read_alike
+from ..planning.array_planner import digest
 from ..planning.existing_documents import refuse_existing_documents
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..planning.unapplied_options import refuse_unapplied
 from ..recipe.options import JobPlace, Places, Request
 from ..recipe.recipe import Recipe
+from ..recipe.signatures import given
 from ..storage.open_storage import Place
 from ..storage.transformer_stack import without_layers
-from .checks.checks_for import checks_for
+from .checks import checks_for
 from .claim import Claim, claimed
 from .endpoints import Endpoints
+from .executors import RunOptions
 from .ledger.job_places import job_path
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
 from .ledger.schema import JobRecord, refuse_closed_folder
 from .outcome import Outcome
 from .overwrite import resolve_previous_tree, set_aside
-from .processes.executors import RunOptions
 from .progress import Progress, listing_shown
 from .refusals import (
     refuse_claim_in_source,
@@ -44,7 +48,7 @@ from .refusals import (
     root_to_record,
 )
 from .run import OpenJob
-from .stored_inventories import keep_inventory, new_inventories, remove_inventory
+from .source_check import keep_inventory, new_inventories, remove_inventory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,3 +232,25 @@ def _kind_of_job(plan: Plan, *, same_places: bool) -> str:
     if same_places:
         return "a job of the same source and destination with other options"
     return f"{plan.source} in place" if plan.in_place else f"{plan.source} to {plan.destination}"
+
+
+def source_documents(plan: Plan, source: Place, destination: Place | None, **options: Any) -> dict[str, JSON]:
+    """The documents from which a plan was made, by key; text if one is not JSON.
+
+    The other arguments are those of `plan`. SourceChangedError if one has changed since; StorageError.
+    """
+    named = {"source": source, "destination": destination}
+    storage = given({**options, **named}, ArchiveRequest).open().source
+    digests = dict(plan.source_digests)
+    for node in plan.published:
+        digests |= dict(node.source_digests)
+    documents: dict[str, JSON] = {}
+    for key, content in zip(digests, storage.find_many(list(digests)), strict=True):
+        if content is None or digest(content) != digests[key]:
+            raise SourceChangedError("the document has changed", key=key, advice="Run the command again.")
+        text = content.decode("utf-8", "replace")
+        try:
+            documents[key] = json.loads(text)
+        except (ValueError, RecursionError):
+            documents[key] = text
+    return documents

@@ -19,7 +19,7 @@ from ..planning.source_inventory import SourceInventory
 from ..storage.base import Storage
 from ..transfer.tasks import Task, Tasks, pass_numbers, sources_moved, tasks_of
 from . import log_messages
-from .checks.checks import Found
+from .checks import Found
 from .endpoints import Endpoints
 from .ledger.ledger import Job
 from .ledger.schema import NodeRow

@@ -23,9 +23,9 @@ from ..storage.writer import at_destination
 
 if TYPE_CHECKING:
     from ..storage.icechunk.storage import IcechunkStorage
+    from .executors import RunOptions
     from .ledger.ledger import Job
     from .outcome import OutcomeState
-    from .processes.executors import RunOptions
 
 _FACT: Final = "branch"
 """Name of the job's note of the snapshot of `main` with which its branch began."""

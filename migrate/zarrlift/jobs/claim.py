@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
 from zarrstack.core.errors import Problem, StorageError
 
@@ -30,7 +31,6 @@ from ..storage.local.partial_files import sweep_partial
 from ..storage.local.sibling_names import with_suffix
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url
-from .claim_holder import Attempt, ClaimHolder, held, is_scheduled
 from .ledger.database import HeldError
 from .ledger.ledger import Job
 from .outcome import Outcome
@@ -42,8 +42,100 @@ _ATTEMPTS: Final = 20
 _SETTLED: Final = 0.2
 """Seconds after which an empty claim is considered left by a power failure, not being written."""
 
+_held: Final[set[str]] = set()
+"""Tokens of the claims held by this process."""
+_RESTARTS: Final = {"SLURM_JOB_ID": "SLURM_RESTART_COUNT", "AWS_BATCH_JOB_ID": "AWS_BATCH_JOB_ATTEMPT"}
+"""Variables with the id of an element of a job array, which it keeps when it is started again, and with how
+often that was (sbatch(1), "Output environment variables"; AWS Batch, "Job environment variables").
+"""
+_SCHEDULED: Final = (*_RESTARTS, "LSB_JOBID", "JOB_COMPLETION_INDEX")
+"""Variables that schedulers set for every job."""
 _claiming = threading.Lock()
 """Held while a claim is made: stores inside this process have no other means of exclusion."""
+
+
+def _is_scheduled() -> bool:
+    """Whether a scheduler has started this process, and reports it if it dies."""
+    return any(os.environ.get(name) for name in _SCHEDULED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of an element of a job array; a scheduler makes the next one when this one has ended."""
+
+    element: str
+    number: int
+
+    @classmethod
+    def of_this_process(cls, environment: Mapping[str, str] | None = None) -> Self | None:
+        """That of this process; None without a scheduler, or if it does not count the starts."""
+        variables = os.environ if environment is None else environment
+        for name, counter in _RESTARTS.items():
+            if element := variables.get(name):
+                count = variables.get(counter, "0")
+                cluster = variables.get("SLURM_CLUSTER_NAME", "")
+                return cls(
+                    element=f"{name}={element} {cluster}".strip(),
+                    number=int(count) if count.isdecimal() else 0,
+                )
+        return None
+
+    def is_over(self) -> bool:
+        """Whether its element has been started again, as this process."""
+        own = Attempt.of_this_process()
+        return own is not None and own.element == self.element and own.number > self.number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimHolder:
+    """The content of a claim."""
+
+    token: str
+    """Random, which makes every claim unique."""
+    job: str
+    """The job's id."""
+    file: str
+    """Path of the job file, on the host that made the claim."""
+    since: float
+    """Unix time in seconds."""
+    replaced: str = ""
+    """Digest of the claim that this one replaced."""
+    owner: OwnerProcess
+    attempt: Attempt | None = None
+
+    def to_bytes(self) -> bytes:
+        """The stored form."""
+        return json.dumps(asdict(self), indent=1).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ClaimHolder | None:
+        """Inverse of `to_bytes`; None for any other content."""
+        try:
+            members: Any = json.loads(data)
+            texts = {name: str(members[name]) for name in ("token", "job", "file", "replaced")}
+            attempt = members.get("attempt")
+            return cls(
+                attempt=None if attempt is None else Attempt(**attempt),
+                since=float(members["since"]),
+                owner=OwnerProcess.from_json(members["owner"]),
+                **texts,
+            )
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    @property
+    def state(self) -> State:
+        """Whether the process that holds the claim is still running."""
+        state = self.owner.state()
+        if state == "unknown" and self.attempt is not None and self.attempt.is_over():
+            return "ended"
+        if state == "running" and self.owner.pid == os.getpid() and self.token not in _held:
+            return "ended"  # its release failed
+        return state
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
+        return f"{self.owner}, since {since}, job file {self.file}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +197,7 @@ class Claim:
     def release(self) -> tuple[Problem, ...]:
         """Release the destination; returns notes about objects that could not be removed. May be repeated."""
         problems = []
-        held.discard(self.holder.token)  # a claim that remains nevertheless can be taken over
+        _held.discard(self.holder.token)  # a claim that remains nevertheless can be taken over
         while self.places:
             place = self.places.pop()
             try:
@@ -145,7 +237,7 @@ def claimed(destination: Storage, file: Path, *, take_over: bool = False) -> Ite
     claim = Claim(holder=holder, new_id=None if os.path.lexists(file) else holder.job)
     try:
         with _claiming:
-            held.add(holder.token)
+            _held.add(holder.token)
             _claim(claim, _places(destination), take_over=take_over)
         if isinstance(destination, LocalStorage):
             destination.hold()
@@ -310,7 +402,7 @@ def _require_free(place: _Place, content: bytes, holder: ClaimHolder, *, take_ov
     else:
         return
     found = f"a claim that cannot be read: {content[:60]!r}" if other is None else str(other)
-    held_by_others = state == "running" or (state == "unknown" and other is not None and is_scheduled())
+    held_by_others = state == "running" or (state == "unknown" and other is not None and _is_scheduled())
     raise (HeldError if held_by_others else JobError)(message, key=key, found=found, advice=advice)
 
 

@@ -26,9 +26,9 @@ from ..storage.open_storage import Place, is_url, open_storage
 from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
+from .executors import RunOptions, out_of_reach
 from .ledger.ledger import Job
 from .option_words import remembered
-from .processes.executors import RunOptions, out_of_reach
 from .refusals import follow_links_in_place, refuse_nested, refuse_several
 
 

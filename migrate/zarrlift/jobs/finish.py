@@ -30,7 +30,7 @@ from .outcome import Outcome, kept
 from .ownership import documents
 from .resume.lost_tasks import is_torn
 from .resume.published_arrays import incomplete_arrays
-from .stored_inventories import changed_objects
+from .source_check import changed_objects
 
 _AGAIN: Final = "Undo the job and migrate again."
 

@@ -37,15 +37,15 @@ from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import open_storage
 from ..storage.transformer_stack import with_layers, without_layers
-from .checks.checks_for import checks_for
+from .checks import checks_for
 from .claim import Claim, claimed, sweep_claim
 from .endpoints import Endpoints
+from .executors import RunOptions
 from .ledger.job_places import find_job
 from .ledger.last_run import level_before
 from .ledger.ledger import Job
 from .outcome import Outcome, OutcomeState, outcome_of_job
 from .ownership import require_output
-from .processes.executors import RunOptions
 from .progress import Progress, ProgressChoice
 from .progress_display import observed
 from .refusals import follow_links_in_place, require_root

@@ -28,19 +28,18 @@ from ..transfer.executors.dispatcher import Dispatcher, Ended, LostTaskError
 from ..transfer.tasks import Task, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker
-from . import log_messages
+from . import log_messages, process_tuning
 from .array_states import ArrayState, PendingChecks, RunArray, RunTasks, following, retire
 from .branch import branch_of
-from .checks.checks import Checks, Found, Question
+from .checks import Checks, Found, Question
 from .claim import Claim
 from .endpoints import Endpoints
+from .executors import RunEngine, RunOptions
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job
 from .option_words import option_words
 from .outcome import Outcome, log_outcome, outcome_of_run
 from .overwrite import left_aside, remove_previous_tree
-from .processes import process_tuning
-from .processes.executors import RunEngine, RunOptions
 from .progress import Progress, Ticker, UnderWay, WorkTotal, send_end
 from .publisher import DiskSync, Publisher
 from .resume.published_arrays import hide_incomplete, with_problems

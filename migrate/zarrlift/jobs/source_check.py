@@ -1,21 +1,26 @@
 """Checks, before a node is published, that its source is unchanged since planning.
 
 For local files, timestamps are compared (a microsecond or two each) if they are reliable; files not older
-than the plan are read or listed again. Stores are always queried again.
+than the plan are read or listed again. Stores are always queried again, and compared with the listings from
+which the plan was made, which are stored in the job or in a file beside it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cached_property
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from zarrstack.core.errors import Problem, Severity, StorageError, ZarrstackError
 from zarrstack.core.paths import join, parents
 
+from ..archive.chunk_inventory import Inventory
+from ..archive.inventory_file import InventoryFile
 from ..archive.local_scan import chunk_directories
 from ..formats.describe import describe
 from ..formats.table import FORMATS
@@ -28,9 +33,12 @@ from ..planning.source_inventory import SourceInventory, changed_keys
 from ..storage.base import Storage
 from ..storage.giving_up import Threads
 from ..storage.listed_versions import Timestamp
+from ..storage.local.presence import exists
 from ..storage.local.storage import LocalStorage
+from .ledger.ledger import Job
 from .refusals import mounts
 
+_SUFFIX: Final = ".inventory"
 _AT_ONCE: Final = 8
 """Number of arrays of a store that are checked together."""
 _RESUME: Final = "Stop all writers of the source, then resume: the node is planned again."
@@ -46,6 +54,8 @@ _WHOLE_STEP: Final = 2 * _WHOLE
 """Nanoseconds by which a timestamp may be too early: a few milliseconds on most file systems, up to a second
 on those that store whole seconds.
 """
+
+log: Final = logging.getLogger("zarrlift")
 
 Found: TypeAlias = Problem | None
 
@@ -306,3 +316,129 @@ def _file_system(path: str) -> str | None:
         if inside and (longest is None or len(point) >= len(longest[0])):
             longest = point, kind
     return None if longest is None else longest[1]
+
+
+# The listings of the source, in the job or in a file beside it
+
+
+def inventory_path(job: Path) -> Path:
+    """The path of the inventory of the job in this file."""
+    return job.with_name(job.name + _SUFFIX)
+
+
+def has_inventory(job: Path) -> bool:
+    """Whether the listings of a job are stored."""
+    return exists(inventory_path(job))
+
+
+def keep_inventory(job: Job, inventories: Inventories) -> None:
+    """Keep the listings of a job for later runs of it: in its file, or in the file that they have."""
+    if (content := inventories.to_keep()) is not None:
+        job.listing.keep(content)
+        job.commit()
+    else:
+        inventories.complete()
+
+
+def _lists_slowly(source: Storage) -> bool:
+    return source.requests is not None and source.can_list and not source.in_process
+
+
+def remove_inventory(job: Path) -> None:
+    """Delete the stored listings of a job; a failure is only logged."""
+    path = inventory_path(job)
+    try:
+        path.unlink(missing_ok=True)
+        _later(job).unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s: cannot delete the stored listing of the source: %s", job, error)
+
+
+def new_inventories(job: Path, id: str, source: Storage) -> Inventories:
+    """Where the listings of a new job are put: in a file if the source is a store, where they take long.
+
+    Those of other sources go into the job file in the end.
+    """
+    if _lists_slowly(source):
+        return Inventories(InventoryFile.create(inventory_path(job), id))
+    return Inventories(InventoryFile.temporary(id))
+
+
+def later_inventories(job: Job, source: Storage) -> Inventories:
+    """Where the listings of an update are put, until `replace_inventory`."""
+    if _lists_slowly(source) or exists(inventory_path(job.path)):
+        return Inventories(InventoryFile.create(_later(job.path), job.id))
+    return Inventories(InventoryFile.temporary(job.id))
+
+
+def _later(job: Path) -> Path:
+    path = inventory_path(job)
+    return path.with_name(path.name + ".new")
+
+
+def replace_inventory(job: Job, inventories: Inventories) -> None:
+    """Let the listings of an update take the place of earlier ones; a failure is only logged."""
+    if exists(_later(job.path)) and inventories.complete():
+        try:
+            os.replace(_later(job.path), inventory_path(job.path))
+        except OSError as error:
+            log.warning("%s: cannot store the listing of the source: %s", job.path, error)
+    keep_inventory(job, inventories)
+
+
+def planned_inventories(job: Path, id: str) -> Inventories:
+    """The listings of which the plan of a job was made, to read."""
+    return Inventories(InventoryFile.open(inventory_path(job), id))
+
+
+def last_inventories(job: Job) -> Inventories:
+    """The same, of a job that may have them in its file."""
+    if has_inventory(job.path):
+        return planned_inventories(job.path, job.id)
+    return Inventories(InventoryFile.temporary(job.id, job.listing.pieces()))
+
+
+def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
+    """The listings of an earlier run of a job.
+
+    They replace listings that take long, if an object is compared with its listed version when it is read. An
+    array whose source changed is listed again: another attempt would fail as the last one did.
+    """
+    file = InventoryFile.open(inventory_path(job.path), job.id, write=True)
+    if file is None:
+        return new_inventories(job.path, job.id, source)
+    changed = {
+        row.path
+        for row in job.nodes("array")
+        if any(problem.kind == "source-changed" for problem in row.problems)
+    }
+    usable = plan.arrays if source.tells_versions and _lists_slowly(source) else ()
+    return Inventories(file, {array.path: array for array in usable if array.path not in changed})
+
+
+def changed_objects(job: Job, plan: Plan, source: Storage) -> Iterator[Problem]:
+    """A problem for each array of which objects changed since they were listed for the plan; StorageError.
+
+    The source is listed again; without a stored inventory, nothing is compared.
+    """
+    listed_now = SourceInventory(plan, source)
+    with closing(planned_inventories(job.path, job.id)) as inventories:
+        for array in plan.arrays:
+            before = inventories.stored(array)
+            if before is None:
+                continue
+            try:
+                now = listed_now(array)
+            except ZarrstackError as error:
+                raise error.at(node=array.path) from None
+            yield from change_since(array, before, now)
+
+
+def change_since(array: ArrayPlan, before: Inventory, now: Inventory) -> Iterator[Problem]:
+    """The problem of an array of which objects changed since its plan was made from another listing."""
+    if now.fingerprint != array.fingerprint:
+        yield source_changed(
+            array.path,
+            "objects of the source were written, added or deleted since the plan was made",
+            found=changed_keys(array, before, now),
+        )

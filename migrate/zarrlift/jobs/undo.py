@@ -34,7 +34,7 @@ from .outcome import Outcome, kept
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
 from .ownership import OwnObjects, PresentDocuments
 from .resume.relocate import refuse_nothing_found
-from .stored_inventories import remove_inventory
+from .source_check import remove_inventory
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """Errors that systems raise for a directory that is not empty."""

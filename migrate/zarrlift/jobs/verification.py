@@ -34,10 +34,10 @@ from ..transfer.worker import WorkerSpec, give_up, sent
 from ..verification.archives import VerificationReport, verify_archives
 from ..verification.listed_objects import Listings
 from .endpoints import access_of
+from .executors import RunOptions, engine_for, out_of_reach, with_share
 from .ledger.job_places import find_job
 from .ledger.ledger import Job
 from .ledger.schema import JobRecord
-from .processes.executors import RunOptions, engine_for, out_of_reach, with_share
 from .progress import ProgressChoice
 from .progress_display import ticking
 from .resume.relocate import refuse_elsewhere, source_of
@@ -297,7 +297,7 @@ def _listings(pair: _Pair, *, lists: bool, full: bool) -> Iterator[Listings]:
     Objects of the source that changed since a job was planned are differences, in arrays with a stored
     inventory, unless the comparison is full: that finds those with other values itself.
     """
-    from .stored_inventories import change_since, has_inventory, last_inventories
+    from .source_check import change_since, has_inventory, last_inventories
 
     known_job, changes = pair.known_job, not full and not pair.in_place
     plain = Listings(lists=lists, by_job=known_job is not None, follow_links=pair.reading.follow_links)

@@ -78,7 +78,7 @@ def fakes(monkeypatch):
     for name, recorder in recorders.items():
         # Set, not patched: looking at the real function would load it.
         monkeypatch.setitem(vars(zarrlift), name, recorder)
-    monkeypatch.setattr("zarrlift.jobs.source_documents.source_documents", lambda *_, **__: defaultdict(dict))
+    monkeypatch.setattr("zarrlift.jobs.archive_run.source_documents", lambda *_, **__: defaultdict(dict))
     return recorders
 
 

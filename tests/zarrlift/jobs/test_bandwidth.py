@@ -18,8 +18,8 @@ from zarrlift.cli import main
 from zarrlift.errors import UsageError
 from zarrlift.jobs.branch import NoBranch
 from zarrlift.jobs.endpoints import Endpoints
+from zarrlift.jobs.executors import with_share
 from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.jobs.processes.executors import with_share
 from zarrlift.jobs.status import status_of
 from zarrlift.recipe.options import Places, Request
 from zarrlift.storage.bandwidth import Bandwidth, parse_limit, shares_of

@@ -26,8 +26,7 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, WrapperStore
 import zarrlift
 from zarrlift.errors import JobError
 from zarrlift.jobs import claim as claiming
-from zarrlift.jobs.claim import Claim, claimed
-from zarrlift.jobs.claim_holder import Attempt, ClaimHolder
+from zarrlift.jobs.claim import Attempt, Claim, ClaimHolder, claimed
 from zarrlift.jobs.ledger import database
 from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job

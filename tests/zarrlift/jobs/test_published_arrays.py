@@ -19,7 +19,7 @@ from tests.support.job_archives import tree, values, write_archive
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.cli import main
-from zarrlift.jobs.stored_inventories import inventory_path
+from zarrlift.jobs.source_check import inventory_path
 from zarrlift.planning import planner
 from zarrlift.planning.regrid.blocks import BASE, available_cores
 from zarrlift.planning.regrid.boxes import Candidates

@@ -13,7 +13,7 @@ from tests.support.job_archives import write_demo
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.errors import SourceChangedError
-from zarrlift.jobs.source_documents import source_documents
+from zarrlift.jobs.archive_run import source_documents
 
 SOURCES = [
     "zarr-2.18/people/ocean", "zarr-2.18/stores/consolidated", "zarr_v1/zarr-1.1/arrays",

@@ -9,7 +9,7 @@ import pytest
 from tests.support.reader_cases import LITTLE, NUMBERS, Case, all_cases, codec, sharded
 
 import zarrlift
-from zarrlift.jobs.source_documents import source_documents
+from zarrlift.jobs.archive_run import source_documents
 from zarrlift.report.plan import plan_json
 
 CASES = all_cases()

@@ -298,7 +298,7 @@ def test_a_chunk_that_changes_after_the_plan_is_no_part_of_the_result(
     kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process writes; its database has another state from then on."""
-    from zarrlift.jobs.processes.executors import RunEngine
+    from zarrlift.jobs.executors import RunEngine
 
     database = database_of(kind, folder, tmp_path / "store")
     source = open_storage(database)

@@ -21,7 +21,7 @@ from zarr.storage import MemoryStore, WrapperStore
 import zarrlift
 from zarrlift import Recipe
 from zarrlift.jobs import progress
-from zarrlift.jobs.processes.executors import RunEngine, RunOptions
+from zarrlift.jobs.executors import RunEngine, RunOptions
 from zarrlift.jobs.progress import with_silence
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar
 from zarrlift.report.status import blocks

@@ -31,8 +31,8 @@ from tests.support.job_archives import tree
 from tests.zarrlift.transfer.test_reframe import bits
 
 import zarrlift
-from zarrlift.jobs.processes import forked_process
-from zarrlift.jobs.processes.executors import RunOptions, forks_for
+from zarrlift.jobs import process_tuning
+from zarrlift.jobs.executors import RunOptions, forks_for
 from zarrlift.planning.regrid import blocks
 from zarrlift.planning.regrid.boxes import Candidates
 from zarrlift.transfer.events import Event, Planned, TaskDone
@@ -356,7 +356,7 @@ def test_no_more_workers_than_the_memory_is_for() -> None:
 def test_no_more_copies_of_the_process_than_the_memory_is_for(
     numbers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forked_process, "may_fork", lambda: True)
+    monkeypatch.setattr(process_tuning, "may_fork", lambda: True)
     (array,) = zarrlift.plan(numbers, recipe=wish(chunks="5,5,5")).arrays
     tiny = replace(array, chunks=5000, bytes_in=500_000, memory=1000)
     options = RunOptions(workers=4)
@@ -371,7 +371,7 @@ def test_processes_take_over_where_threads_would_wait_for_each_other(
     workers: int, expected: int, numbers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each thread holds the interpreter lock for a twentieth of its time when chunks change their shape."""
-    monkeypatch.setattr(forked_process, "may_fork", lambda: True)
+    monkeypatch.setattr(process_tuning, "may_fork", lambda: True)
     (array,) = zarrlift.plan(numbers, recipe=wish(chunks="5,5,5")).arrays
     large = replace(array, chunks=5000, bytes_in=4 << 30, memory=None)
     options = RunOptions(workers=workers)

@@ -26,15 +26,15 @@ from ...storage.local.sibling_names import sibling
 from ...storage.open_storage import is_url, open_storage
 from ..archive_run import migrate_archive
 from ..claim import sweep_claim
+from ..executors import RunOptions
 from ..finish import finish
 from ..ledger.database import HeldError
 from ..ledger.ledger import Job
 from ..opened_job import claim_and_open, unclaimed_job
-from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..progress_display import observed
 from ..resume.published_arrays import incomplete_arrays
-from ..stored_inventories import remove_inventory
+from ..source_check import remove_inventory
 from ..undo import undo
 from ..update.update import update_job
 from ..verification import verify

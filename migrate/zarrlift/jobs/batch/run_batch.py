@@ -27,7 +27,7 @@ from ...transfer.executors.choice import in_process, open_engine
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
 from ..archive_run import ArchiveRequest
-from ..processes.executors import RunOptions
+from ..executors import RunOptions
 from ..progress import Progress, Ticker, Unticked
 from .rows import COMPLETE, ArchiveState, BatchRow, RowRequest, of_job
 
@@ -233,9 +233,9 @@ def shared(options: RunOptions, *, waits: bool, alone: bool = False, runs: bool 
 
 def _load() -> None:
     """Load what every archive needs, before threads do: they would see a package partly initialised."""
-    from ..checks import checks_process
+    from ..checks import drop_process
 
-    checks_process.drop()
+    drop_process()
     import numcodecs  # noqa: F401
     import zarr  # noqa: F401
 

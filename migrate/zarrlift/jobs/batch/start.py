@@ -21,8 +21,8 @@ from ...recipe.recipe import Recipe
 from ...recipe.signatures import explicit, given
 from ...storage.redact import redact
 from ...transfer.unexpected_errors import unexpected_error
+from ..executors import RunOptions
 from ..ledger.job_places import LIST_SUFFIX, job_beside
-from ..processes.executors import RunOptions
 from ..progress import ProgressChoice
 from ..refusals import refuse_unmet
 from .batch import Batch, How

@@ -38,7 +38,7 @@ from ..ledger.schema import NodeRow, RecordedTask
 from ..outcome import Outcome
 from ..ownership import documents, missing_documents, whose
 from ..refusals import follow_links_in_place, require_root
-from ..stored_inventories import last_inventories
+from ..source_check import last_inventories
 from .lost_tasks import NAMED, MissingObjects, first_keys, missing_objects, others_root, take_down
 
 _REMOVED: Final = "they were removed while the job was running: resume it to write them again"

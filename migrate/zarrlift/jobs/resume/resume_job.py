@@ -31,8 +31,7 @@ from ..progress import listing_shown
 from ..reconcile import Policy, begun, reconcile, same_plan
 from ..refusals import refuse_unmet
 from ..run import OpenJob
-from ..source_check import source_changed
-from ..stored_inventories import earlier_inventories, keep_inventory
+from ..source_check import earlier_inventories, keep_inventory, source_changed
 from .published_arrays import hide_incomplete, with_problems
 
 _ADVICE: Final = (

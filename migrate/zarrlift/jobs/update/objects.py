@@ -18,10 +18,9 @@ from ...core.grid.overlap import touched
 from ...planning.changes import Changes, Whole
 from ...planning.plans import ArrayPlan, Planned, Refusal
 from ...storage.base import Storage
-from ...storage.local.storage import LocalStorage
+from ...storage.local.storage import LocalStorage, sync
 from ...storage.writer import at_destination
 from ...transfer.tasks import changed_units, intermediate_objects, rewritten, sources_moved, sweep
-from ...storage.local.storage import sync
 
 
 def same_form(old: ArrayPlan, new: ArrayPlan) -> bool:

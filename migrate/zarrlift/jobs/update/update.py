@@ -39,19 +39,19 @@ from ...recipe.options import (
 from ...recipe.signatures import explicit, given
 from ...storage.remote.store_writer import writer_for
 from ..endpoints import Endpoints
+from ..executors import RunOptions
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..opened_job import claim_and_open, refuse_update, unclaimed_job
 from ..outcome import Outcome, nothing_to_do
 from ..overwrite import set_aside
 from ..ownership import OwnObjects, documents, keep_document, note_root_document
-from ..processes.executors import RunOptions
 from ..progress import Progress, ProgressChoice, listing_shown
 from ..reconcile import reconcile
 from ..refusals import refuse_empty, refuse_unmet
 from ..resume.published_arrays import hide_incomplete, with_problems
 from ..run import OpenJob
-from ..stored_inventories import last_inventories, later_inventories, replace_inventory
+from ..source_check import last_inventories, later_inventories, replace_inventory
 from .objects import below_first, clear
 from .steps import Steps, UpdatePlan, UpdatePolicy
 

@@ -15,7 +15,7 @@ import zarrlift
 from zarrlift.cli import main
 from zarrlift.errors import UsageError
 from zarrlift.jobs.batch.list_file import ListFile
-from zarrlift.jobs.claim_holder import ClaimHolder
+from zarrlift.jobs.claim import ClaimHolder
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local.owner_process import OwnerProcess
 

@@ -27,7 +27,7 @@ def main() -> int:
 
     victim, forks = 0, 0
     if arguments[0] == "--forked":
-        from zarrlift.jobs.processes import process_tuning
+        from zarrlift.jobs import process_tuning
 
         process_tuning.ours = True
         process_tuning.before_loading()

@@ -141,14 +141,14 @@ FAULTS = (
             Edit(
                 f"{_JOBS}/claim.py",
                 "        with _claiming:\n"
-                "            held.add(holder.token)\n"
+                "            _held.add(holder.token)\n"
                 "            _claim(claim, _places(destination), take_over=take_over)\n"
                 "        if isinstance(destination, LocalStorage):\n"
                 "            destination.hold()\n"
                 "        yield claim\n",
                 "        yield claim\n"
                 "        with _claiming:\n"
-                "            held.add(holder.token)\n"
+                "            _held.add(holder.token)\n"
                 "            _claim(claim, _places(destination), take_over=take_over)\n",
             ),
         ),

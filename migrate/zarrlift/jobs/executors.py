@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import os
-import queue
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ...errors import JobError
-from ...planning.plans import ArrayPlan, Plan
-from ...planning.regrid.blocks import available_cores, memory_budget, worker_budget, workers_within
-from ...recipe.options import Executing, Request, Running, VerifyLevel, values
-from ...storage.bandwidth import Bandwidth
-from ...storage.base import Storage
-from ...storage.giving_up import Stop
-from ...storage.local.storage import LocalStorage
-from ...storage.silence import read_from
-from ...transfer.executors.choice import check_choice, in_process, on_this_machine, open_engine
-from ...transfer.executors.engine import Engine, SharedEngine
-from ...transfer.tasks import Task
-from ...transfer.worker import Worker, WorkerSpec, give_up, move, sent
-from ..checks.checks import Checks
-from ..log_messages import archive
-from .forked_process import ForkedProcess
+from ..errors import JobError
+from ..planning.plans import ArrayPlan, Plan
+from ..planning.regrid.blocks import available_cores, memory_budget, worker_budget, workers_within
+from ..recipe.options import Executing, Request, Running, VerifyLevel, values
+from ..storage.bandwidth import Bandwidth
+from ..storage.base import Storage
+from ..storage.giving_up import Stop
+from ..storage.local.storage import LocalStorage
+from ..storage.silence import read_from
+from ..transfer.executors.choice import check_choice, in_process, on_this_machine, open_engine
+from ..transfer.executors.engine import Engine, SharedEngine
+from ..transfer.executors.process_pool import ProcessPool
+from ..transfer.tasks import Task
+from ..transfer.worker import Worker, WorkerSpec, give_up, move, sent
+from . import process_tuning
+from .checks import Checks
+from .log_messages import archive
 
 if TYPE_CHECKING:
-    from ...verification.elsewhere import Elsewhere
+    from ..verification.elsewhere import Elsewhere
 
 _SMALL: Final = 32 << 10
 """Mean chunk size below which one thread is faster than two: file operations dominate."""
@@ -173,9 +173,7 @@ def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, 
     many_tiny = _tiny(arrays) and sum(array.chunks for array in arrays) >= _WORTH_A_FORK
     if workers < 2 or not (many_tiny or workers * _locked(arrays) > 1):
         return 0
-    from .forked_process import may_fork
-
-    return workers if may_fork() else 0
+    return workers if process_tuning.may_fork() else 0
 
 
 def _locked(arrays: Sequence[ArrayPlan]) -> float:
@@ -220,7 +218,7 @@ def own_pool(worker: Worker, workers: int, *, forks: bool = False) -> TaskExecut
     """Tasks on threads; with `forks`, on copies of this process if the system provides any."""
     with suppress(OSError):
         if forks:
-            pool = ForkedPool(worker.run, workers, initializer=worker.forked)
+            pool = ProcessPool(workers, start="fork", function=worker.run, initializer=worker.forked)
             return TaskExecutor(
                 engine=_OwnPool(pool, workers=workers),
                 call=lambda task: (worker.run, task),
@@ -239,53 +237,6 @@ def out_of_reach() -> JobError:
         "other processes cannot reach a store that exists only in this one",
         advice="Use threads, or give both locations as URLs.",
     )
-
-
-class ForkedPool(Executor):
-    """Runs one function in copies of this process, where the interpreter lock is the bottleneck: tiny files.
-
-    Without it, 21,952 chunks of 3.3 KB take 1.4 times as long (docs/design/decisions.md).
-    """
-
-    def __init__(
-        self, function: Callable[[Any], Any], workers: int, *, initializer: Callable[[], None]
-    ) -> None:
-        """`initializer` is called first in each copy. OSError if the system provides no process at all."""
-        self._idle: queue.SimpleQueue[ForkedProcess] = queue.SimpleQueue()
-        self._processes: list[ForkedProcess] = []
-        for _ in range(workers):
-            try:
-                self._processes.append(
-                    ForkedProcess(function, initializer=initializer, siblings=self._processes)
-                )
-            except OSError:
-                if not self._processes:
-                    raise
-                break  # continue with the processes that exist
-            self._idle.put(self._processes[-1])
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift-asks")
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call the pool's function with one argument; `fn` must be that function."""
-        return self._threads.submit(self._ask, *args)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for running tasks and end the processes."""
-        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
-        for process in self._processes:
-            process.close()
-
-    def give_up(self) -> None:
-        """End the processes, whatever they do."""
-        for process in self._processes:
-            process.end()
-
-    def _ask(self, question: Any) -> Any:
-        process = self._idle.get()
-        try:
-            return process(question)
-        finally:
-            self._idle.put(process)
 
 
 class RunEngine:
@@ -334,7 +285,7 @@ class RunEngine:
         """What reads all values of an array on workers elsewhere; None if there are none."""
         if not self._options.elsewhere or self._spec is None:
             return None
-        from ...verification.elsewhere import Elsewhere
+        from ..verification.elsewhere import Elsewhere
 
         engine = self._open_engine(list(self._plan.arrays))
         assert engine is not None

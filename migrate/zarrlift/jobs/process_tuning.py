@@ -1,4 +1,4 @@
-"""Process-wide tuning, applied only if the command line owns the process.
+"""What applies to the whole process, and is done only if the command line owns the process.
 
 Without the rules for garbage collection, 2,000 arrays in place take 1.17 times the processor time; without
 those for the allocator, gzip to zstd takes 1.2 times as long (docs/design/decisions.md).
@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 
 ours = False
 """True only if the command line owns the process and may therefore fork. A library never may."""
@@ -21,8 +22,21 @@ _MOST = 32 << 20
 glibc accepts).
 """
 _USUAL = gc.get_threshold()
+_THREADS = "/proc/self/task"
+"""One entry per thread of this process, including threads started by libraries."""
 _AT_FIRST = 1_000_000
 """Number of objects allocated before a garbage collection: modules and plans leave hardly any garbage."""
+
+
+def may_fork() -> bool:
+    """Whether the command line owns this process and it has a single thread."""
+    # On other systems, a forked process may not use system libraries loaded before the fork.
+    if not ours or sys.platform != "linux" or threading.active_count() != 1:
+        return False
+    try:
+        return len(os.listdir(_THREADS)) == 1
+    except OSError:
+        return False
 
 
 def before_loading() -> None:

@@ -1,1 +1,0 @@
-"""The checks of a job, and the process that runs them."""
