@@ -19,6 +19,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
+from ..core.problems import command as command_line
 from ..recipe.options import Option, Size
 from ..storage.redact import redact
 from .commands import COMMANDS, TOP, usage_of
@@ -114,9 +115,7 @@ def parsed(name: str, words: list[str]) -> Given | str:
     given = Given(**{each: default_of(row) for each, row in command.all_options().items()})
     vars(given).update({each: argument.default for each, argument in command.arguments.items()})
     if name == "migrate" and others[:1] == ["v3"] and not os.path.exists("v3"):  # as of `zarr migrate v3`
-        from ..core.problems import command as command_line
-
-        line = command_line(name, *others[1:], *options)
+        line = command_line(name, *map(redact, others[1:]))
         raise usage(f"migrate needs no 'v3', which it always writes; did you mean: {line}?")
     needed = [each.metavar for each in command.arguments.values() if each.number in (None, "+")]
     if len(others) < len(needed):

@@ -132,7 +132,7 @@ def test_a_wrong_word_gets_one_line_with_the_right_one(cases, capsys):
         ("model diff a", "model diff needs B; expected zarrlift model diff [OPTIONS] A B"),
         ("old.zarr 'n w'", "old.zarr is not a command; did you mean: zarrlift migrate old.zarr 'n w'?"),
         ("migrate v3 a b", "migrate needs no 'v3', which it always writes; did you mean: zarrlift mi"),
-        ("migrate v3 a", "migrate needs no 'v3', which it always writes; did you mean: zarrlift migrate a?"),
+        ("migrate v3 a --storage-options k=hunter2", "migrate needs no 'v3', which it always writes; did"),
         ("remove-metadata v2 a", "remove-metadata is not a command; did you mean: zarrlift finish?"),
         ("batch resume a", "resume is not a command of batch; did you mean: zarrlift resume?"),
         ("validate a b", "validate is not a command; did you mean: zarrlift model validate?"),
