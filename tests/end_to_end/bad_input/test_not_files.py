@@ -272,11 +272,9 @@ def test_a_name_that_is_not_utf8_keeps_back_its_node_alone(misnamed: Path, tmp_p
     assert (ran.code, told) == (1, dict.fromkeys([NAME, f"g{NAME}", f"g{NAME}/inner"], "name"))
     assert_good(destination)
     assert "done: /good" in ran.err
-    nodes = {
-        node["path"]: node["state"]
-        for node in json.loads(run("status", destination, "--json").out)["result"]["nodes"]
-    }
-    assert nodes == {"": "done", "good": "done", **dict.fromkeys(told, "refused")}
+    result = json.loads(run("status", destination, "--json").out)["result"]
+    states = {array["path"]: array["state"] for array in result["arrays"]}
+    assert states == {"good": "done", **dict.fromkeys([NAME, f"g{NAME}/inner"], "refused")}
     for command in (["inspect"], ["migrate", "--dry-run"]):
         assert r"caf\udce9" in run(*command, misnamed).out
     assert run("resume", destination).code == 1
