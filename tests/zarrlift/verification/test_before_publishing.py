@@ -20,7 +20,7 @@ import zarrlift
 from zarrlift.archive import chunk_inventory
 from zarrlift.archive.nodes import Layout
 from zarrlift.core.codecs.pipeline import Pipeline
-from zarrlift.jobs.checks import checks
+from zarrlift.jobs import checks
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.planning import array_planner
 from zarrlift.planning.plans import ArrayPlan
