@@ -37,7 +37,7 @@ _.last_print_t
 _.start_t
 
 # By name, from tables: of conventions (conventions/__init__.py), of codecs (core/codecs/registry.py) and of
-# reports (report/shown.py).
+# reports (report/blocks.py).
 _.Hdmf
 _.Ome
 _.SpatialData

@@ -103,7 +103,8 @@ class LogProgress:
         if changed or self.clock() - self._last_record >= _RECORD_SECONDS:
             self._last_record = self.clock()
             text = self._record()
-            if self._last_record - self._mark[0] >= _RECORD_SECONDS:
+            began, nbytes = self._mark
+            if self._last_record - began >= _RECORD_SECONDS and self._reached[1] > nbytes:
                 self._mark = (self._last_record, self._reached[1])
             if isinstance(event, Listed):
                 text = ", ".join(filter(None, (f"{count_text(event.objects)} objects listed", self.silence)))

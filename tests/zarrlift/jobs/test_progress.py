@@ -367,13 +367,15 @@ def test_a_line_has_the_rate_of_the_last_minute_and_the_time_left_at_it(caplog):
     now = [0.0]
     lines = LogProgress(Terminal(), clock=lambda: now[0])
     lines(Planned(bytes=100_000_000, chunks=100))
-    for nbytes in (60_000_000, 6_000_000):
+    for nbytes in (60_000_000, 6_000_000, 0, 12_000_000):
         lines(TaskDone(chunks=1, bytes_in=nbytes))
         now[0] += 60
         lines(Waiting())
-    assert [message.split(", ", 2)[2] for message in caplog.messages] == [
-        "1.00 MB/s, about 40.0 s left",
-        "100 kB/s, about 5 min 40 s left",
+    assert [message.split(", ")[2:] for message in caplog.messages] == [
+        ["1.00 MB/s", "about 40.0 s left"],
+        ["100 kB/s", "about 5 min 40 s left"],
+        [],
+        ["100 kB/s", "about 3 min 40 s left"],  # of both minutes
     ]
 
 
