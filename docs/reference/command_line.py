@@ -29,11 +29,12 @@ EXAMPLES: Final = {
     "zarrlift verify in-place.zarr\n"
     "zarrlift finish in-place.zarr --yes",
     "undo": "zarrlift undo in-place.zarr --yes",
-    "batch run": "zarrlift batch run zarrlift-demo --to 'v3/{relative}.zarr' --dry-run\n"
-    "zarrlift batch run v3.zarrlift.jsonl\n"
-    "zarrlift status v3\n"
-    "zarrlift verify v3 --full\n"
-    "zarrlift undo v3 --yes",
+    "batch list": "zarrlift batch list zarrlift-demo --to 'v3/{relative}.zarr' > all.jsonl",
+    "batch run": "zarrlift batch run all.jsonl --dry-run\n"
+    "zarrlift batch run all.jsonl\n"
+    "zarrlift status all.jsonl\n"
+    "zarrlift verify all.jsonl --full\n"
+    "zarrlift undo all.jsonl --yes",
     "demo": "zarrlift demo another-demo",
     "completion": "zarrlift completion bash > zarrlift.bash",
     "model show": "zarrlift model show zarrlift-demo/ocean.zarr --as v3 > model.json",

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from .archive.nodes import Archive, ArrayNode, GroupNode, Layout
     from .errors import Error, Interrupted
     from .jobs.api import inspect, migrate, plan, resume
-    from .jobs.batch.batch import Batch
-    from .jobs.batch.rows import BatchOutcome, BatchRow
-    from .jobs.batch.start import batch
+    from .jobs.batch.batch import Batch, batch
+    from .jobs.batch.rows import BatchRow
+    from .jobs.batch.state import BatchOutcome
     from .jobs.finish import finish
     from .jobs.outcome import Outcome
     from .jobs.status import ArrayStatus, Status, status
@@ -38,7 +38,7 @@ _HOMES = {
     "ArrayRecipe": "recipe.recipe",
     "ArrayStatus": "jobs.status",
     "Batch": "jobs.batch.batch",
-    "BatchOutcome": "jobs.batch.rows",
+    "BatchOutcome": "jobs.batch.state",
     "BatchRow": "jobs.batch.rows",
     "Error": "errors",
     "GroupNode": "archive.nodes",
@@ -52,7 +52,7 @@ _HOMES = {
     "Status": "jobs.status",
     "UpdatePlan": "jobs.update.steps",
     "VerificationReport": "verification.archives",
-    "batch": "jobs.batch.start",
+    "batch": "jobs.batch.batch",
     "finish": "jobs.finish",
     "inspect": "jobs.api",
     "load_recipe": "recipe.toml_file",

@@ -226,17 +226,19 @@ verify OCEAN
 finish OCEAN --yes
 undo OCEAN --yes
 batch run zarrlift-demo broken.zarr --to batch/{name}.zarr --dry-run
-batch run batch.zarrlift.jsonl --only cells*
-resume batch
-status batch
-status batch --verbose
-verify batch
-update batch
-undo batch --yes
-batch run zarrlift-demo --in-place --list in-place.zarrlift.jsonl --dry-run
-batch run in-place.zarrlift.jsonl --log log.jsonl
-verify in-place.zarrlift.jsonl
-finish in-place.zarrlift.jsonl --yes
+batch list zarrlift-demo broken.zarr --to batch/{name}.zarr
+batch list zarrlift-demo broken.zarr --to batch/{name}.zarr -o batch.jsonl
+batch run batch.jsonl --only *cells*
+resume batch.jsonl
+status batch.jsonl
+status batch.jsonl --verbose
+verify batch.jsonl
+update batch.jsonl
+undo batch.jsonl --yes
+batch list zarrlift-demo --in-place --output in-place.jsonl
+batch run in-place.jsonl --log log.jsonl
+verify in-place.jsonl
+finish in-place.jsonl --yes
 model validate mixed3.zarr model.json
 model diff mixed.zarr CELLS
 model create model.json created.zarr
@@ -357,17 +359,12 @@ def test_a_job_holds_no_credentials(job: Path) -> None:
     assert SECRET.encode() not in job.read_bytes()
 
 
-def test_the_page_has_every_member_of_the_list_of_a_batch_and_of_its_events(job: Path) -> None:
-    old = str(job.parent / "old.zarr")
-    made = zarrlift.batch(old, to=str(job.parent / "{name}-3.zarr"), recipe=RECIPE)
-    head, row = map(json.loads, made.path.read_text().splitlines())
-    events = made.path.with_name(made.path.name.replace(".jsonl", ".events.jsonl"))
-    found = [json.loads(line) for line in events.read_text().splitlines()]
-    tables = {"list": {*head, *row}, "events": {name for event in found for name in event}}
-    for name, members in tables.items():
-        body = re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", OF_BATCH, re.MULTILINE | re.DOTALL)[1]
-        lines = re.findall(r"^- ((?:`\w+`(?:, )?)+): ", body, re.MULTILINE)
-        assert {*re.findall(r"`(\w+)`", " ".join(lines))} == members
+def test_the_page_has_every_member_of_the_reason_of_a_refused_archive(job: Path) -> None:
+    (job.parent / "broken.zarr").mkdir()
+    made = zarrlift.batch(str(job.parent / "broken.zarr"), to=str(job.parent / "{name}-3.zarr"))
+    reason = json.loads((job.parent / "broken-3.zarr.zarrlift.refused").read_text())
+    assert made.outcome.counts == {"refused": 1}
+    assert {*re.findall(r"^- `(\w+)`: ", OF_BATCH, re.MULTILINE)} == reason.keys()
 
 
 # docs/transformers/stored-format.md: the bytes that it shows are those that the layers store.

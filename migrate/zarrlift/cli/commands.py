@@ -91,9 +91,7 @@ To pause a job, stop it with Ctrl-C, and continue it later with zarrlift resume.
             "watch": Option(
                 "Refresh it until the job ends; if not on a terminal, one line per minute.", bool
             ),
-            "check": Option(
-                "List the results; exit code 1 unless all is migrated and present.", bool
-            ),
+            "check": Option("List the results; exit code 1 unless all is migrated and present.", bool),
             "html": Option("Write one self-contained page to a file.", metavar="FILE", heading="Output"),
             "pictures": Option(
                 "With --html: read and show the middle planes of images.",
@@ -154,44 +152,56 @@ Of a batch: all results with their sources.""",
         """\
 Migrate many archives, each with a job of its own.
 
-  zarrlift batch run old/ --to 'v3/{relative}.zarr'  migrate all in a folder
-  zarrlift status v3                                 show all states
-  zarrlift verify v3 --full                          compare every value
-  zarrlift undo v3                                   take everything back
+  zarrlift batch list old/ --to 'v3/{relative}.zarr' > all.jsonl
+  zarrlift batch run all.jsonl      migrate all in the list
+  zarrlift status all.jsonl         show all states
+  zarrlift verify all.jsonl --full  compare every value
+  zarrlift undo all.jsonl           take everything back
 
-A LIST is a folder or store prefix to search, a glob, or a manifest (.csv, .jsonl, .toml) with the columns
-source, destination, recipe, and any option of migrate. What it contains is written to a list next to the
-results, NAME.zarrlift.jsonl, which is a LIST too. An archive that is refused or fails does not stop the
-others; the exit code is then 1.
+A list has one archive in each line, with its source, its destination, and any option of migrate, and may be
+changed: JSON lines, or CSV. An archive that is refused or fails does not stop the others; the exit code is
+then 1.
 
 The verbs for one job do the same for a list: resume, status, verify, update, finish, undo.""",
     ),
+    "batch list": Command(
+        """\
+Print a list of the archives in DIR, one in each line; nothing else is changed.
+
+The list may be changed, and is run by batch run. Paths in it are relative to its folder: on standard output,
+to the working directory if DIR and TEMPLATE are.""",
+        "batch_commands",
+        {"dirs": Argument("DIR...", "Folders, store prefixes or globs to search.", "+")},
+        {
+            **o.TO,
+            **rows(table.Request),
+            "list_file": Option(
+                "Write the list to a file.", metavar="FILE", flag="--output -o", heading="Output"
+            ),
+            **o.RECIPE,
+            **o.JSON,
+        },
+        places=("src",),
+    ),
     "batch run": Command(
         """\
-Migrate every archive of LIST.
+Migrate every archive of a list, or of folders, of which a list is written first.
 
 A second run resumes an interrupted batch, and tries again what was refused or failed. Several processes
 may run one list, also on several machines, such as the elements of a job array: each takes the archives
-that no other one has claimed. With --dry-run, plan every archive, write the list, and migrate nothing;
-archives that cannot be migrated are listed with the cause.""",
+that no other one has claimed. With --dry-run, archives that cannot be migrated are listed with the cause.""",
         "batch_commands",
-        {"lists": Argument("LIST...", "Folders, store prefixes, globs or manifests.", "+")},
+        {"lists": Argument("LIST...", "A list (.jsonl, .csv), or what to search as in batch list.", "+")},
         {
-            "to": Option(
-                "The destination of each archive, such as 'v3/{relative}.zarr'. Fields: relative, name, "
-                "parent, number.",
-                metavar="TEMPLATE",
-                heading="Where",
-            ),
+            **o.TO,
             **o.ONLY,
-            "dry_run": o.DRY_RUN["dry_run"]._replace(help="Plan all, write the list; migrate nothing."),
+            "dry_run": o.DRY_RUN["dry_run"]._replace(help="Plan all archives; write nothing."),
             **rows(table.Request, table.Running, table.Watching),
-            "update": Option("Add archives that the list does not have.", bool, heading="What to convert"),
             "list_file": Option(
-                "The list to write, NAME.zarrlift.jsonl; by default next to the results.",
+                "The list to write; by default NAME.zarrlift.jsonl next to the results.",
                 metavar="FILE",
-                flag="--list",
-                heading="Running",
+                flag="--output -o",
+                heading="Output",
             ),
             **o.RECIPE,
             **o.WATCHED,

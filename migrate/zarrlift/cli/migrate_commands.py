@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON
 
     from ..jobs.batch.batch import Batch
-    from ..jobs.batch.rows import BatchOutcome
+    from ..jobs.batch.state import BatchOutcome
     from ..jobs.outcome import Outcome
     from ..planning.plans import Plan
 
@@ -177,16 +177,15 @@ _OF_JOBS: Final = (JobPlace, Moved, Running, Watching, Describing)
 
 def batch_of(given: Given, target: str) -> Batch | None:
     """The batch whose list a command names; None for the job or the result of one archive."""
-    from ..jobs.batch.list_file import is_list, list_at
-    from ..jobs.ledger.job_places import has_job
+    from ..jobs.ledger.job_places import is_list
 
     only: str | None = given.only
-    if given.job is None and list_at(target) is not None and (is_list(target) or not has_job(target)):
+    if given.job is None and is_list(target):
         from ..jobs.batch.batch import Batch
 
         return Batch(target, only=only)
     if only is not None:
-        raise usage("--only is for a list of archives", expected="the list, or a place next to it")
+        raise usage("--only is for a list of archives", expected="the file of a list: .jsonl or .csv")
     return None
 
 

@@ -18,6 +18,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "finish": "In place: delete the legacy metadata.",
     "undo": "Undo a migration, in place or a copy.",
     "batch": "Migrate many archives.",
+    "batch list": "Print a list of the archives in folders.",
     "batch run": "Migrate every archive; again: resume, or do nothing.",
     "model": "Describe, compare, validate and create hierarchies by models.",
     "model show": "Print the structure of a hierarchy as JSON.",

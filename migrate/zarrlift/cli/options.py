@@ -58,9 +58,17 @@ TARGET: Final = {
 HIERARCHY: Final = {"source": Argument("SRC", "An archive, or a file with a model; - for stdin.")}
 
 _HELP: Final = {"help": Option("Show this message and exit.", bool, flag="--help -h")}
+TO: Final = {
+    "to": Option(
+        "The destination of each archive, such as 'v3/{relative}.zarr'. Fields: relative, name, parent, "
+        "number.",
+        metavar="TEMPLATE",
+        heading="Where",
+    )
+}
 ONLY: Final = {
     "only": Option(
-        "Of a list: only archives whose name or destination in the list matches, such as '2019/*'.",
+        "Of a list: only archives whose source or destination in the list matches, such as '*/2019/*'.",
         metavar="GLOB",
         heading="What to convert",
     )
@@ -77,7 +85,7 @@ YES: Final = {
     "yes": Option("Do not ask before something is deleted.", bool, flag="--yes -y", heading="Running")
 }
 JSON: Final = {
-    "as_json": Option("Print one JSON document on standard output.", bool, flag="--json", heading="Output" )
+    "as_json": Option("Print one JSON document on standard output.", bool, flag="--json", heading="Output")
 }
 OUTPUT: Final = {
     "show_all": Option(
@@ -100,7 +108,7 @@ WATCHED: Final = {
 }
 """Of commands that report their progress."""
 RECIPE_FILE: Final = {
-    "recipe_file": Option("A TOML recipe: that of the migration.", metavar="FILE.toml", flag="--recipe" )
+    "recipe_file": Option("A TOML recipe: that of the migration.", metavar="FILE.toml", flag="--recipe")
 }
 SETTABLE: Final = {name: row for name, row in {**ARRAY_OPTIONS, **rows(Reading)}.items() if row.rare}
 """What `--set` takes."""

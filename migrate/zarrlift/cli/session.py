@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..report.blocks import Block
 
-PRINTING: Final = frozenset({"inspect", "status", "completion", "model show", "model schema"})
+PRINTING: Final = frozenset({"batch list", "inspect", "status", "completion", "model show", "model schema"})
 """Commands whose output is their work; the exit code of the others tells of what they did."""
 
 _STOPPING: Final = b"zarrlift: Stopping: unfinished objects are given up. Ctrl-C again ends at once.\n"

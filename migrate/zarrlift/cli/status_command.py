@@ -44,13 +44,13 @@ def status(given: Given) -> Answer:
             return answer
         lines: list[str] = []
         if given.check:
-            from ..jobs.batch.batch import incomplete
-            from ..jobs.batch.rows import COMPLETE
+            from ..jobs.batch.acts import incomplete
+            from ..jobs.batch.state import COMPLETE
 
             for row in outcome.rows:
                 if row.state in COMPLETE:
                     found = incomplete(row, options_of(places, Places))
-                    lines += [f"{row.relative}: {problem}" for problem in found]
+                    lines += [f"{row.name}: {problem}" for problem in found]
         blocks_of_batch = answer.text
         return answer._replace(
             code=DONE if outcome.ok and not lines else PARTLY,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
@@ -95,6 +96,26 @@ class Outcome(NotebookResult):
         return json_of_fields(self, "plan")
 
 
+class Figures(NamedTuple):
+    """Sums of what a job has done. The notes of one that is done have them, to be read without opening it."""
+
+    arrays: int
+    objects: int
+    bytes_in: int
+    bytes_out: int
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Those of an open job."""
+        totals = job.totals().values()
+        return cls(
+            arrays=job.done("array"),
+            objects=sum(total.chunks for total in totals),
+            bytes_in=sum(total.bytes_in for total in totals),
+            bytes_out=sum(total.bytes_out for total in totals),
+        )
+
+
 def outcome_of_job(job: Job, plan: Plan, state: OutcomeState, problems: Iterable[Problem] = ()) -> Outcome:
     """The outcome with the nodes that are done; a caller adds what it has moved or removed."""
     return Outcome(
@@ -118,7 +139,7 @@ def outcome_of_run(job: Job, plan: Plan, moved: MoveResult, stopped: Problem | N
     failed = [problem for row in rows if row.state == "failed" for problem in row.problems]
     complete = stopped is None and not (whole_archive or rows)
     if complete and job.state == "incomplete":
-        job.note(state="done", verified=None)
+        job.note(state="done", verified=None, figures=json.dumps(Figures.of(job)))
         job.commit()
     ended = () if stopped is None else (stopped,)
     problems = (*whole_archive, *refused, *failed, *ended, *taken_over(plan.problems))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from zarrstack.core.units import count_text, is_terminal, pace_texts, share_text
+from zarrstack.core.units import bytes_text, count_text, is_terminal, pace_texts, share_text
 
 from ..recipe.options import Watching
 from ..transfer.events import ArrayDone, Ended, Event, Listed, Planned, TaskDone, Waiting
@@ -122,7 +122,8 @@ class LogProgress:
         """Work done, rate and time left in one line."""
         chunks, nbytes = self._reached
         of = "" if self.total_chunks is None else f" of {count_text(max(self.total_chunks, chunks))}"
-        parts = [f"{count_text(chunks)}{of} {self.unit}"]
+        read = f", {bytes_text(nbytes)} read" if self.unit == "archives" else ""
+        parts = [f"{count_text(chunks)}{of} {self.unit}{read}"]
         if self.total_bytes is not None:
             total = max(self.total_bytes, nbytes)
             parts.insert(0, share_text(nbytes, total))
@@ -191,9 +192,9 @@ class ProgressBar(LogProgress):
         )
         with self._drawing():
             bar.total = None if total is None else max(total, reached)
-            if self.total_bytes is not None:
-                of = "" if self.total_chunks is None else f"/{max(self.total_chunks, chunks):,}"
-                bar.set_postfix_str(f"{chunks:,}{of} {self.unit}", refresh=False)
+            of = "" if self.total_chunks is None else f"/{max(self.total_chunks, chunks):,}"
+            count, by_count = f"{chunks:,}{of} {self.unit}", self.total_bytes is None
+            bar.set_postfix_str(f"{bytes_text(nbytes)} read" if by_count else count, refresh=False)
             count = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<-]"
             bar.bar_format = f"{count} {self.silence}" if self.silence else None
             bar.update(reached - bar.n)

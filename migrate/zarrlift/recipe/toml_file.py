@@ -118,10 +118,12 @@ def _memory(value: Any, problems: list[str]) -> int | None:
 def _model(value: Any, beside: str, problems: list[str]) -> RequiredModel | None:
     if value is None:
         return None
-    if not isinstance(value, str):
-        problems.append(f"model: the name of a file is expected, found {value!r}")
-        return None
     try:
+        if isinstance(value, dict) and value.keys() == {"name", "content"}:
+            return RequiredModel(**value)  # as lists of archives have one
+        if not isinstance(value, str):
+            problems.append(f"model: the name of a file is expected, found {value!r}")
+            return None
         return RequiredModel.at(value, beside=beside)
     except UsageError as error:
         problems.append(f"model: {error}")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.units import bytes_text, count_text, duration_text, pace_texts, safe, share_text
+from zarrstack.core.units import bytes_text, count_text, duration_text, safe, share_text
 
 from ..core.problems import command
 from ..errors import JobError
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
     from zarrstack.core.json_text import JSON, JSONObject
 
-    from ..jobs.batch.rows import BatchOutcome, BatchRow
+    from ..jobs.batch.rows import BatchRow
+    from ..jobs.batch.state import BatchOutcome
 
 _SHOWN: Final = 20
 """Maximum number of rows; the rest is counted. Those with problems come first."""
@@ -61,16 +62,15 @@ def blocks(outcome: BatchOutcome) -> Iterator[b.Block]:
     yield b.Table(columns=_COLUMNS, items=first, row=_row, most=_SHOWN, what="archive", more=_details)
     yield b.Section(on="text")
     if is_plan:
-        refusals = [(row.relative, problem) for row in first for problem in _refusals(row)]
+        refusals = [(row.name, problem) for row in first for problem in _refusals(row)]
         yield b.Problems(problems=refusals, refusal="refused")
     else:
-        errors = [(row.state, safe(row.relative), text) for row in first if (text := _problem(row))]
+        errors = [(row.state, safe(row.name), text) for row in first if (text := _problem(row))]
         yield b.Failures(errors, most=_SHOWN)
     yield b.Section()
     if outcome.left:
         count = count_text(outcome.left, "archive")
         yield b.Text(f"left to other processes, which have claimed them: {count}")
-    yield b.Lines([f"not in the list: {safe(source)}" for source in outcome.added], indent=0, most=_SHOWN)
     yield from _advice(outcome)
 
 
@@ -115,7 +115,7 @@ def brief_lines(outcome: BatchOutcome, logged_problems: Collection[JSONObject] =
         return
     yield f"{outcome.state}: {_counts(outcome)}"
     wrong = [
-        f"{row.state}: {safe(row.relative)}: {text}"
+        f"{row.state}: {safe(row.name)}: {text}"
         for row in urgent_first(outcome.rows)
         if (text := _problem(replace(row, problems=tuple(not_in(row.problems, logged_problems)))))
     ]
@@ -126,10 +126,8 @@ def brief_lines(outcome: BatchOutcome, logged_problems: Collection[JSONObject] =
 
 def progress_line(outcome: BatchOutcome) -> str:
     """How far a batch that is running has come, in one line."""
-    parts = [_counts(outcome)]
-    if outcome.bytes_total:
-        parts.append(share_text(outcome.bytes_done, outcome.bytes_total))
-    return ", ".join(parts + pace_texts(outcome.rate, outcome.seconds_left))
+    ended = sum(row.state not in ("pending", "incomplete") for row in outcome.rows)
+    return f"{_counts(outcome)} ({share_text(ended, len(outcome.rows))})"
 
 
 def _counts(outcome: BatchOutcome) -> str:
@@ -165,7 +163,7 @@ def _formats(rows: Iterable[BatchRow]) -> str:
 def _row(row: BatchRow) -> list[str]:
     return [
         str(row.number),
-        safe(row.relative),
+        safe(row.name),
         row.format or "",
         row.state,
         f"{row.arrays:,}",
@@ -176,16 +174,10 @@ def _row(row: BatchRow) -> list[str]:
 
 
 def _advice(outcome: BatchOutcome) -> Iterator[b.Block]:
-    if outcome.added:
-        yield b.Text("--update adds what is not in the list.")
     match outcome.state:
         case "planned":
-            yield b.Advice("Nothing has been migrated. Run it with:", _batch("run", outcome))
+            yield b.Text("Nothing has been migrated. Without --dry-run, it is.")
         case "nothing to do":
             yield b.Text("Nothing to do: every archive is done.")
         case "incomplete" if not outcome.running:
-            yield b.Advice("Continue with:", _batch("resume", outcome))
-
-
-def _batch(verb: str, outcome: BatchOutcome) -> str:
-    return command(*(["batch"] if verb == "run" else []), verb, outcome.list_file)
+            yield b.Advice("Continue with:", command("resume", outcome.list_file))

@@ -128,6 +128,10 @@ status ocean.zarr cells.n5
 status done.zarr --html folder  # exits 1
 update done.zarr --chunks 1
 batch run nope.jsonl --to x
+batch run nope.jsonl  # exits 1
+batch list
+batch list folder
+batch list done.zarr --to x --output x.csv
 batch run folder --to v3/{nmae}.zarr
 demo demo
 list formats

@@ -416,7 +416,7 @@ def test_hundreds_of_problems_of_a_list_are_no_endless_line(
             group = zarr.open_group(str(path), mode="w", zarr_format=2)
             group.create_array("a", data=np.arange(4), chunks=2)
     words = ["batch", "run", str(tmp_path / "old"), "--to", f"{tmp_path}/old/{{relative}}-v3.zarr"]
-    words += ["--list", str(tmp_path / "batch.zarrlift.jsonl")]
+    words += ["-o", str(tmp_path / "batch.zarrlift.jsonl")]
     assert main(words) == 2
     error = capsys.readouterr().err
     (count,) = re.findall(r"the list has (\d+) problems, and nothing was changed: ", error)

@@ -112,12 +112,11 @@ def test_a_wrong_word_gets_one_line_with_the_right_one(cases, capsys):
     assert share >= 0.95, wrong
 
 
-
 @pytest.mark.parametrize(
     ("words", "line"),
     [
         ("migrate a b --chunk 4", "--chunk is not an option of migrate; did you mean --chunks?"),
-        ("status a --chunks 4", "--chunks is not an option of status, but of migrate and batch run"),
+        ("status a --chunks 4", "--chunks is not an option of status, but of migrate, batch list and"),
         ("-n migrate a b", "-n is not an option of zarrlift, but of migrate, update and batch run; it"),
         ("migrate -overwrite a b", "-overwrite is not an option of migrate; did you mean --overwrite?"),
         ("migrate a b --overwrite=yes", "--overwrite takes no value; expected --overwrite"),

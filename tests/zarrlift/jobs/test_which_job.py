@@ -155,7 +155,7 @@ def test_an_archive_of_a_batch_without_a_job_leads_to_the_list(source: Path, tmp
         zarrlift.status(tmp_path / "results/ocean.zarr")
     place = tmp_path / "results"
     assert told.value.problem.advice == (
-        f"There is a list for {place}, which contains it. Name that folder: zarrlift status {place}"
+        f"There is a list of archives for {place}. Name the list: zarrlift status {place}.zarrlift.jsonl"
     )
 
 

@@ -13,6 +13,7 @@ import zarr
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.cli import main
+from zarrlift.jobs.batch.state import reason_path
 from zarrstack.core.errors import UsageError
 
 
@@ -62,10 +63,12 @@ def test_an_option_that_no_array_takes_is_refused(
     if command == "batch run":
         file = tmp_path.with_suffix(".zarrlift.jsonl")
         to = f"{tmp_path}/v3/{{name}}.zarr"
-        assert main(["batch", "run", str(source), "--to", to, "--list", str(file), *words, "--quiet"]) != 0
+        assert main(["batch", "run", str(source), "--to", to, "-o", str(file), *words, "--quiet"]) != 0
         (row,) = zarrlift.Batch(file).outcome.rows
         assert (row.state, row.problems[0].kind) == ("refused", "usage")
         assert text in row.problems[0].message
+        Path(reason_path(row)).unlink()
+        (tmp_path / "v3").rmdir()
     else:
         ends = [str(source), str(tmp_path / "new.zarr")]
         assert main([*command.split(), *ends, *words]) == 2

@@ -4,43 +4,43 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Unpack
 
-from zarrstack.core.errors import Problem, UsageError, ZarrstackError
+from zarrstack.core.errors import UsageError
 
-from ...core.problems import any_refusal
+from ...core.problems import any_refusal, command
 from ...errors import Interrupted, JobError
-from ...recipe.keywords import PlacesKeywords, RunningKeywords, UpdatingKeywords, WatchingKeywords
-from ...recipe.options import JobPlace, Moved, Places, Running, Updating, Watching, values
+from ...recipe.keywords import (
+    PlacesKeywords,
+    RequestKeywords,
+    RunningKeywords,
+    UpdatingKeywords,
+    WatchingKeywords,
+)
+from ...recipe.options import PathText, Places, Request, Running, Updating, Watching, values
+from ...recipe.recipe import Recipe
 from ...recipe.signatures import explicit, given
-from ...storage.base import BESIDE
-from ...storage.local.partial_files import sweep_partial
-from ...storage.local.sibling_names import sibling
-from ...storage.open_storage import is_url, open_storage
-from ..archive_run import migrate_archive
-from ..claim import sweep_claim
+from ...storage.local import byte_locks
+from ...storage.local.sibling_names import sibling, with_suffix
+from ...storage.open_storage import is_url
+from ...storage.redact import redact
 from ..executors import RunOptions
-from ..finish import finish
-from ..ledger.database import HeldError
-from ..ledger.ledger import Job
-from ..opened_job import claim_and_open, unclaimed_job
+from ..ledger.job_places import LIST_SUFFIX, is_list
 from ..progress import ProgressChoice
 from ..progress_display import observed
-from ..resume.published_arrays import incomplete_arrays
-from ..source_check import remove_inventory
-from ..undo import undo
-from ..update.update import update_job
-from ..verification import verify
-from .list_file import ListEvents, ListFile, list_path
-from .rows import COMPLETE, BatchOutcome, BatchRow, amounts, of_job, state_of, table
-from .run_batch import Act, ArchiveCall, BatchRun, archive_request
+from .acts import Act, finish_one, may_be_restored, migrate_one, plan_one, undo_one, update_one, verify_one
+from .each import ELSEWHERE, BatchRun
+from .list_file import read_list, write_list
+from .rows import BatchRow, RowRequest, find_archives, refuse_secrets, stored
+from .state import COMPLETE, BatchOutcome, may_be_claimed, state, state_of
 
 _AGAIN: Final = frozenset({"pending", "incomplete", "refused", "failed"})
 
@@ -56,29 +56,37 @@ class _Updating(How, UpdatingKeywords):
 class Batch:
     """A list of archives, and what was done with them.
 
-    Several processes, also on several machines, may run one batch: each takes the archives that no other one
+    Several processes, also on several machines, may run one list: each takes the archives that no other one
     has claimed.
 
     Examples
     --------
-    >>> batch = zarrlift.batch(".", to="v3/{relative}.zarr", list_file="all.zarrlift.jsonl", run=False)
+    >>> batch = zarrlift.batch(".", to="v3/{relative}.zarr", list_file="all.jsonl", run=False)
     >>> batch.run(workers=2).ok
     True
-    >>> zarrlift.Batch("all.zarrlift.jsonl", only="cells*").verify(full=True).ok
+    >>> zarrlift.Batch("all.jsonl", only="cells*").verify(full=True).ok
     True
     """
 
-    def __init__(self, list_file: str | os.PathLike[str], *, only: str | None = None) -> None:
-        """`list_file` is the list, or a place whose list is next to it. JobError if there is none.
+    def __init__(self, list_file: PathText, *, only: str | None = None) -> None:
+        """`list_file` is a list in JSON lines or CSV, which is read once. JobError, UsageError.
 
-        `only`: a glob, which the archives' names in the list or their destinations must match.
+        `only`: a glob, which the archives' sources or destinations must match as they are in the list.
         """
-        self.path = list_path(list_file)
-        self._file = ListFile(self.path)
-        self._only = only
+        path = Path(os.path.abspath(os.path.expanduser(os.fspath(list_file))))
+        self._set(path, read_list(path), only)
+
+    def _set(self, path: Path, rows: Sequence[BatchRow], only: str | None) -> None:
+        self.path = path
         self.last: BatchOutcome | None = None
         """The outcome of the last call on this object."""
-        self._listed()
+        if only is not None:
+            folder = str(path.parent)
+            names = [(row, row.name, stored(row.destination, folder)) for row in rows]
+            rows = [row for row, *texts in names if any(fnmatchcase(text, only) for text in texts)]
+            if not rows:
+                raise UsageError("no archive of the list matches", found=only, key=str(path))
+        self._rows = rows
 
     @property
     def rows(self) -> tuple[BatchRow, ...]:
@@ -90,32 +98,41 @@ class Batch:
         """The outcome of the last call on this object, or else the status."""
         return self.last or self.status()
 
-    def table(self) -> str:
-        """The archives as text, one line each."""
-        return table(self.rows)
-
     def status(self) -> BatchOutcome:
         """The current state; does not affect a running batch."""
-        events = self._file.read_events()
-        return self._status(events, [self._file.of(row, events) for row in self._listed()])
+        return self._status([state(row) for row in self._rows])
+
+    def _status(self, rows: Sequence[BatchRow], **more: Any) -> BatchOutcome:
+        running = any(row.running for row in rows) or _is_running(self.path)
+        outcome = BatchOutcome(
+            list_file=str(self.path), state=state_of(rows), rows=tuple(rows), running=running
+        )
+        return replace(outcome, **more)
+
+    @explicit
+    def plan(self, **how: Unpack[How]) -> BatchOutcome:
+        """Plan every archive that has no job, and say what is refused; nothing is written."""
+        _, places, _ = given(how, Running, Places, Watching)
+        rows = _planned(self.status().rows, places)
+        self.last = self._status(rows, state="planned")
+        return self.last
 
     @explicit
     def run(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done, also what was undone. Raises Interrupted (Ctrl-C)."""
-        return self._act(migrate, self._wanted(_AGAIN | {"undone"}, how), progress, how)
+        return self._act(migrate_one, self._wanted(_AGAIN | {"undone"}, how), progress, how)
 
     @explicit
     def resume(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """Migrate what is not done; what was refused or failed is tried again. Interrupted as in `run`."""
-        return self._act(migrate, self._wanted(_AGAIN, how), progress, how)
+        return self._act(migrate_one, self._wanted(_AGAIN, how), progress, how)
 
     @explicit
     def verify(
         self, *, full: bool = False, progress: ProgressChoice = None, **how: Unpack[How]
     ) -> BatchOutcome:
         """Compare the results with their sources; differences are problems of their archives."""
-        act = partial(verify_one, full=full)
-        return self._act(act, lambda row: row.state == "done", progress, how)
+        return self._act(partial(verify_one, full=full), lambda row: row.state == "done", progress, how)
 
     @explicit
     def update(self, *, progress: ProgressChoice = None, **options: Unpack[_Updating]) -> BatchOutcome:
@@ -126,7 +143,7 @@ class Batch:
     @explicit
     def finish(self, *, progress: ProgressChoice = None, **how: Unpack[How]) -> BatchOutcome:
         """In place: remove the legacy metadata of all archives that are verified; JobError for copies."""
-        if not any(row.in_place for row in self._listed()):
+        if not any(row.in_place for row in self._rows):
             raise JobError("there is nothing to finish: copies keep their sources", key=str(self.path))
         return self._act(finish_one, lambda row: row.in_place and row.state == "done", progress, how)
 
@@ -144,32 +161,6 @@ class Batch:
             again = again | COMPLETE
         return lambda row: row.state in again or may_be_restored(row)
 
-    def _listed(self) -> list[BatchRow]:
-        """The archives of the list that are meant."""
-        rows = self._file.rows()
-        if self._only is None:
-            return rows
-        matching = [row for row in rows if self._is_meant(row, self._only)]
-        if not matching:
-            raise UsageError("no archive of the list matches", found=self._only, key=str(self.path))
-        return matching
-
-    def _is_meant(self, row: BatchRow, only: str) -> bool:
-        return any(fnmatchcase(name, only) for name in (row.relative, self._file.stored(row.destination)))
-
-    def _status(self, events: ListEvents, rows: Sequence[BatchRow]) -> BatchOutcome:
-        began = events.running()
-        done, total = amounts(rows, lambda row: self._file.planned(row, events))
-        return BatchOutcome(
-            list_file=str(self.path),
-            state=state_of(rows),
-            rows=tuple(rows),
-            running=began is not None or any(row.running for row in rows),
-            bytes_done=done,
-            bytes_total=total,
-            rate=None if began is None else _rate(*began, done),
-        )
-
     def _act(
         self,
         act: Act,
@@ -180,145 +171,182 @@ class Batch:
         """Work on the archives that are wanted."""
         running, places, watching = given(how, Running, Places, Watching)
         started, number = time.monotonic(), 0
-        place = str(self.path)
-        before = self.status()
-        rows = {row.number: row for row in before.rows}
-        todo = [row for row in before.rows if wanted(row)]
-        with observed(progress, place, place, watching) as display:
+        rows = {row.number: row for row in map(state, self._rows)}
+        todo = [row for row in rows.values() if wanted(row)]
+        with observed(progress, str(self.path), str(self.path), watching) as display, _running(self.path):
             if todo:
                 work = BatchRun(RunOptions.of(running), places, display, act)
-                number = self._work(work, todo, rows, before.bytes_done)
-            now = self._status(self._file.read_events(), list(rows.values()))
-            refused = any(any_refusal(rows[row.number].problems) for row in todo)
-            self.last = replace(
-                now,
-                state="incomplete" if refused else now.state,
-                ran=number,
-                left=sum(rows[row.number].running for row in todo),
-                seconds=time.monotonic() - started,
-                running=False,
-                rate=None,
-            )
-            if not number and not self.last.left and self.last.state != "incomplete":
-                self.last = replace(self.last, state="nothing to do")
+                try:
+                    with closing(work(todo)) as done:
+                        for row, ran in done:
+                            rows[row.number] = row
+                            number += ran
+                except KeyboardInterrupt:
+                    raise Interrupted(str(self.path)) from None
+        left = sum(rows[row.number].running for row in todo)
+        now = state_of(rows.values())
+        if any(any_refusal(rows[row.number].problems) for row in todo):
+            now = "incomplete"
+        elif not number and not left and now != "incomplete":
+            now = "nothing to do"
+        self.last = self._status(
+            list(rows.values()),
+            state=now,
+            ran=number,
+            left=left,
+            seconds=time.monotonic() - started,
+            running=False,
+        )
         return self.last
 
-    def _work(self, run: BatchRun, todo: list[BatchRow], rows: dict[int, BatchRow], bytes_done: int) -> int:
-        """Work on some archives, whose `rows` are replaced; returns how many this call did."""
-        number = 0
+
+def _planned(rows: Sequence[BatchRow], places: Places) -> list[BatchRow]:
+    """The archives with what planning finds of those that have no job."""
+    with ThreadPoolExecutor(ELSEWHERE, "zarrlift-plan") as pool:
         try:
-            with self._file.run(bytes_done), closing(run(todo)) as done:
-                for row, ran in done:
-                    before = rows[row.number]
-                    changed = (row.state, row.problems) != (before.state, before.problems)
-                    if ran and changed and not row.begun():
-                        self._file.note([row])
-                    elif row.stamp and row.state in COMPLETE and not row.problems:
-                        self._file.note_done(row)
-                    rows[row.number] = row
-                    number += ran
-        except KeyboardInterrupt:
-            raise Interrupted(str(self.path)) from None
-        return number
+            return list(pool.map(partial(plan_one, places=places), rows))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _running(path: Path) -> Iterator[None]:
+    """Let `status` see that this process runs a list; the kernel forgets it with the process."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            file = stack.enter_context(open(path, "rb"))
+            byte_locks.lock_byte(file.fileno(), shared=True)
+        yield
+
+
+def _is_running(path: Path) -> bool:
+    """Whether a process of this machine runs a list."""
+    with suppress(OSError), open(path, "rb") as file:
+        return byte_locks.HERE and byte_locks.is_byte_locked(file.fileno())
+    return False
+
+
+class _Batching(RequestKeywords, RunningKeywords, PlacesKeywords, WatchingKeywords):
+    """The options of `batch`."""
+
+
+@explicit
+def batch(
+    *places: PathText,
+    to: str | None = None,
+    list_file: PathText | None = None,
+    only: str | None = None,
+    run: bool = True,
+    dry_run: bool = False,
+    recipe: Recipe | None = None,
+    progress: ProgressChoice = None,
+    **options: Unpack[_Batching],
+) -> Batch:
+    """Migrate many archives, each by a job of its own.
+
+    `places` are folders, prefixes of stores or globs, in which archives are searched for. What they contain
+    is written to a list, which is run. A second call with the same arguments resumes the batch; it changes
+    nothing if everything is done. So does one with the list alone, in JSON lines or CSV.
+
+    - `to`: the destination of each archive, such as "v3/{relative}.zarr": `{relative}` is its path below the
+      place without its suffix, `{name}` the last part and `{parent}` the rest of that, `{number}` its number.
+    - `list_file`: the list to write; by default next to the results.
+    - `only`: a glob for the archives that are run.
+    - `run=False`: only write the list, also over an earlier one.
+    - `dry_run`: plan every archive, and write nothing.
+    - The other arguments are those of `migrate`; in a list, each row has its own.
+
+    An archive that is refused or fails does not stop the others.
+
+    Raises
+    ------
+    UsageError
+        With all rows that are wrong, before anything is changed.
+    JobError
+        If there is a list of other archives, or of other options.
+    Interrupted
+        After Ctrl-C; the batch can be resumed.
+
+    Examples
+    --------
+    >>> batch = zarrlift.batch(".", to="v3/{relative}.zarr", workers=2)
+    >>> batch.outcome.counts
+    {'done': 2}
+    """
+    request, running, opening, watching = given(options, Request, Running, Places, Watching)
+    how: How = {**values(running, Running), **values(opening, Places), **values(watching, Watching)}  # type: ignore[typeddict-item]
+    texts = [os.fspath(place) for place in places]
+    wanted = RowRequest(recipe=recipe or Recipe(), **values(request, Request))
+    if lists := [text for text in texts if is_list(text)]:
+        if len(texts) > 1 or to is not None or list_file is not None or wanted != RowRequest():
+            raise UsageError(
+                "a list has the places and the changes of its archives",
+                found=lists[0],
+                expected="one list alone, and options to run it",
+            )
+        made = Batch(lists[0], only=only)
+    else:
+        path = list_path(texts, to, list_file)
+        rows = find_archives(texts, to, wanted, path.parent, opening.storage_options)
+        if dry_run:
+            made = object.__new__(Batch)
+            made._set(path, rows, only)
+        else:
+            _write(path, rows, replaces=not run)
+            made = Batch(path, only=only)
+    if dry_run:
+        made.plan(**how)
+    elif run:
+        made.run(progress=progress, **how)
+    return made
+
+
+def list_path(places: Sequence[str], to: str | None, given: PathText | None) -> Path:
+    """The list of a new batch: as given, or next to the results; for URLs, in the working directory."""
+    if given is not None:
+        if not is_list(given) or os.fspath(given).lower().endswith(".csv"):
+            raise UsageError(
+                "a list has the suffix of JSON lines",
+                found=os.fspath(given),
+                expected="NAME.jsonl",
+                key="list",
+            )
+        return Path(os.path.abspath(os.path.expanduser(given)))
+    base = to if to is not None or not places else places[0]
+    refuse_secrets(base or "", "destination")
+    constant: list[str] = []
+    for part in (base or "").rstrip("/").split("/"):
+        if any(mark in part for mark in "{*?["):
+            break
+        constant.append(part)
+    named = bool(constant) and constant[-1] not in ("", ".", "..")
+    if is_url(base or ""):
+        return Path.cwd() / with_suffix(constant[-1] if named else "batch", LIST_SUFFIX)
+    folder = Path(os.path.abspath(os.path.expanduser("/".join(constant) or ".")))
+    return sibling(folder, LIST_SUFFIX) if named else folder / f"batch{LIST_SUFFIX}"
+
+
+def _write(path: Path, rows: Sequence[BatchRow], *, replaces: bool) -> None:
+    """Write a list, unless it is there already; JobError if another one is, which may have been edited."""
+    if replaces or not os.path.lexists(path):
+        write_list(path, rows)
+        return
+    existing = {row.source: row for row in read_list(path)}
+    for row in rows:
+        earlier = existing.get(row.source)
+        found = f"{redact(row.source)} to {redact(row.destination)}"
+        if earlier is None:
+            found += ", which is not in it"
+        elif earlier.destination == row.destination and earlier.request == row.request:
+            continue
+        raise JobError(
+            "there is a list of other archives, or with other options",
+            key=str(path),
+            found=found,
+            advice=f"Run that list: {command('batch', 'run', str(path))}. batch list --output replaces it.",
+        )
 
 
 def _is_updated(row: BatchRow) -> bool:
     """Whether an update may change an archive: it was begun, also by an update that was interrupted."""
     return row.state == "refused" or (row.begun() and row.state not in ("finished", "undone"))
-
-
-def _rate(began: float, before: int, done: int) -> float | None:
-    """Bytes per second since a run began."""
-    seconds = time.time() - began
-    return (done - before) / seconds if seconds > 0 and done > before else None
-
-
-def migrate(call: ArchiveCall) -> tuple[Problem, ...] | None:
-    """Migrate an archive, or resume its job, unless another process has its claim, or has done it."""
-    row = call.row
-    if row.state not in COMPLETE and row.begun() and of_job(row).state in COMPLETE:
-        return None
-    if row.state in COMPLETE and not may_be_restored(row) and not incomplete(row, call.places):
-        return None
-    request = archive_request(row, call.places)
-    options = replace(call.options, verify=row.request.verify)
-    try:
-        ends = request.open().limited(options.limit)
-        outcome = migrate_archive(request, ends, call.job, options, call.progress)
-    except HeldError:  # also of a process that has given its claim back, and closes its job next
-        return None
-    # Another process may have done it after the look above.
-    return None if outcome.state == "nothing to do" and not outcome.problems else outcome.problems
-
-
-def incomplete(row: BatchRow, places: Places) -> tuple[Problem, ...]:
-    """A problem for each published array of a complete archive that lacks objects; changes nothing."""
-    with Job.open(Path(row.job), write=False) as job:
-        return incomplete_arrays(job, archive_request(row, places))
-
-
-def may_be_restored(row: BatchRow) -> bool:
-    """Whether an archive that was migrated in place may have been restored since: its document is gone."""
-    is_local = row.in_place and row.state in COMPLETE and not is_url(row.destination)
-    return is_local and not os.path.lexists(os.path.join(row.destination, "zarr.json"))
-
-
-def verify_one(call: ArchiveCall, /, *, full: bool) -> tuple[Problem, ...]:
-    """Compare a result with its source; the job of one that is equal says so."""
-    options = call.options
-    with options.heeding_stop():
-        report = verify(
-            call.job,
-            full=full,
-            **values(call.places, Places),
-            executor=None if options.engine is None else options.executor,
-            workers=options.workers,
-            bwlimit=options.limit,  # type: ignore[arg-type]  # shared by all archives
-        )
-    return tuple(report.problems)
-
-
-def update_one(call: ArchiveCall, /, *, updating: Updating) -> tuple[Problem, ...]:
-    """Bring a result up to date with its source."""
-    if not call.row.begun():
-        return call.row.problems  # nothing of it could be migrated
-    row = call.row
-    unclaimed = unclaimed_job(
-        call.job,
-        "update",
-        JobPlace(),
-        call.places,
-        call.options,
-        moved=Moved() if row.in_place else Moved(source=row.source),  # of two, the one that the list names
-        verify=row.request.verify,
-    )
-    with claim_and_open(unclaimed, call.progress) as open_job:
-        return open_job.end(update_job(open_job, updating)).problems
-
-
-def finish_one(call: ArchiveCall) -> tuple[Problem, ...]:
-    """Remove the legacy metadata of an archive that was migrated in place and verified."""
-    if call.row.verified is None:
-        raise JobError(
-            "the result has not been verified since it was written", advice="Verify the batch first."
-        )
-    opening = call.places.storage_options
-    return finish(call.job, take_over=call.options.take_over, storage_options=opening).problems
-
-
-def may_be_claimed(row: BatchRow) -> bool:
-    """Whether an undo that was killed may have left its claim; in a store, only a request could tell."""
-    return is_url(row.destination) or os.path.lexists(sibling(Path(row.destination), BESIDE))
-
-
-def undo_one(call: ArchiveCall) -> tuple[Problem, ...]:
-    """Take back what was written, and what a run left that was killed before the archive had a job."""
-    if call.row.begun():
-        return undo(call.job, take_over=call.options.take_over, **values(call.places, Places)).problems
-    sweep_partial(str(call.job))
-    remove_inventory(call.job)
-    place, options = call.row.destination, call.places.of_result(in_place=call.row.in_place)
-    if not is_url(place) and os.path.isdir(os.path.dirname(place)):
-        with suppress(ZarrstackError):  # in place, the archive may be gone
-            sweep_claim(open_storage(place, storage_options=options, mode="w"), call.job)
-    return ()

@@ -1,319 +1,299 @@
-"""The list of a batch, which is all that a batch has of its own: a line of JSON for each archive.
+"""The list of a batch: a row for each archive, which people write and change.
 
-    {"zarrlift": "list", "version": 1}
-    {"source": "old/a.n5", "destination": "v3/a.zarr", "relative": "a.n5", "codecs": "zstd:5"}
+    {"source": "old/a.n5", "destination": "v3/a.zarr", "codecs": "zstd:5"}
+    {"source": "old/b.zarr", "in_place": true}
 
-Places inside the folder of the list are relative to it, so that the folder can be moved. Everything else that
-is known of an archive is in its job, which is where `migrate` puts it.
-
-The events beside it say what is known of the archives without reading their jobs, and who runs the batch. Of
-an archive without a job: its plan, a refusal or a failure. Of one that is done: what its job says, which
-counts as long as the job file does not change; thousands of jobs take seconds to read. Each line of
-`LIST.events.jsonl` is one event; the last one of an archive counts, and a line that a killed process or
-another machine has torn does not. Nothing is lost with this file but such knowledge.
+JSON lines, or CSV with the same names as columns. Paths are relative to the folder of the list, so that the
+folder can be moved. What was done with an archive is in its job, which is where `migrate` puts it.
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
+import io
 import json
 import os
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import UsageError
 
 from ...errors import JobError
-from ...storage.local.open_directories import OpenDirectory
-from ...storage.local.owner_process import OwnerProcess
-from ...storage.local.partial_files import create_file, partial_name
-from ...storage.local.presence import is_file
-from ...storage.local.sibling_names import sibling, with_suffix
-from ...storage.open_storage import is_url
-from ..ledger.database import stamp
-from ..ledger.job_places import LIST_SUFFIX, job_beside, local_path, with_local_path
-from .rows import DONE, PLANNED, BatchRow, RowRequest, of_job
+from ...recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
+from ...recipe.options import Option, Request, require_format
+from ...recipe.recipe import Recipe
+from ...recipe.toml_file import load_recipe, parse_recipe
+from ...storage.local.partial_files import partial_name, sweep_partial
+from ...storage.open_storage import is_url, refuse_mistyped
+from ..ledger.job_places import local_path, with_local_path
+from .rows import (
+    RELATIVE,
+    BatchRow,
+    RowRequest,
+    conflicts,
+    new_row,
+    raise_for,
+    refuse_overwrite_in_place,
+    refuse_secrets,
+    stored,
+)
 
-VERSION: Final = 1
-_MANIFESTS: Final = (".csv", ".jsonl", ".ndjson", ".toml")
-_RELATIVE: Final = "/./"
-"""Start of a relative path inside a URL."""
-
-
-def is_manifest(place: str) -> bool:
-    """Whether a place is the path of a manifest."""
-    return place.lower().endswith(_MANIFESTS) and "://" not in place and not os.path.isdir(place)
-
-
-def is_list(target: str | os.PathLike[str]) -> bool:
-    """Whether a target is a list itself."""
-    return os.fspath(target).endswith(LIST_SUFFIX) and os.path.isfile(target)
-
-
-def list_at(target: str | os.PathLike[str]) -> Path | None:
-    """The list that a target names, itself or by a place next to it; None if there is none."""
-    text = os.fspath(target)
-    path = Path(os.path.abspath(os.path.expanduser(text)))
-    if not is_list(path):
-        path = sibling(path.with_name(path.stem) if is_manifest(text) else path, LIST_SUFFIX)
-    return path if "://" not in text and is_file(path) else None
+_REQUEST: Final[Mapping[str, Option]] = {
+    each.name: each.metadata.get("option", Option("", int)) for each in fields(Request)
+}
+_FLAGS: Final = {
+    "consolidate",
+    *(name for name, row in {**_REQUEST, **ARRAY_OPTIONS}.items() if row.type is bool),
+}
+_RECIPE: Final = (*WHOLE_OPTIONS, "arrays", *ARRAY_OPTIONS)
+_KNOWN: Final = ("source", "destination", "recipe", *_REQUEST, *_RECIPE)
+_SECRET: Final = ("storage_options", "dest_storage_options")
+_WORDS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_TEMPLATE: Final = re.compile(r"\{(relative|name|parent|number)\}")
 
 
-def list_path(target: str | os.PathLike[str]) -> Path:
-    """The same; JobError if there is none."""
-    if (path := list_at(target)) is not None:
-        return path
-    text = os.fspath(target)
-    path = Path(os.path.abspath(os.path.expanduser(text)))
-    expected = path if text.endswith(LIST_SUFFIX) else sibling(path, LIST_SUFFIX)
-    raise JobError("there is no such list of archives", key=text, expected=str(expected))
+def list_text(rows: Iterable[BatchRow], folder: str, *, ascii_only: bool = True) -> str:
+    """Archives as a list in a folder; "" as the folder leaves all paths absolute.
 
-
-def default_path(places: Sequence[str], destination: str | None) -> Path:
-    """The list of a new batch: next to the results, in place or for a manifest next to that; UsageError.
-
-    For places in stores, it is in the working directory.
+    PowerShell reads what a command prints in the encoding of the console: only ASCII survives that.
     """
-    if not places:
-        raise UsageError("there is nothing to migrate", expected="a folder, a glob or a manifest")
-    base = destination if destination is not None and not is_manifest(places[0]) else places[0]
-    if is_manifest(base):
-        base = base.rpartition(".")[0]
-    constant: list[str] = []
-    for part in base.rstrip("/").split("/"):
-        if any(mark in part for mark in "{*?["):
-            break
-        constant.append(part)
-    named = bool(constant) and constant[-1] not in ("", ".", "..")
-    if is_url(base):
-        return Path.cwd() / with_suffix(constant[-1] if named else "batch", LIST_SUFFIX)
-    folder = Path(os.path.abspath(os.path.expanduser("/".join(constant) or ".")))
-    return sibling(folder, LIST_SUFFIX) if named else folder / f"batch{LIST_SUFFIX}"
+    return "".join(f"{_line(row, folder, ascii_only=ascii_only)}\n" for row in rows)
 
 
-_EVENTS: Final = ".zarrlift.events.jsonl"
+def _line(row: BatchRow, folder: str, *, ascii_only: bool) -> str:
+    places = {"source": row.source, "destination": row.destination}
+    if row.in_place:
+        del places["destination"]
+    if folder:
+        places = {name: stored(place, folder) for name, place in places.items()}
+    line = {**places, **row.request.to_row()}
+    text = json.dumps(line, ensure_ascii=ascii_only)
+    # A name that is not UTF-8 (PEP 383) can only be written as escapes.
+    return text if text.isascii() or not _has_surrogates(text) else json.dumps(line)
 
 
-@dataclass(slots=True)
-class ListEvents:
-    """The events of a list."""
-
-    archives: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The last event of each archive without a job, by its destination as the list names it."""
-    done: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The same of archives that are done."""
-    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Runs that have not ended normally."""
-
-    def running(self) -> tuple[float, int] | None:
-        """When the first of the runs on this host began, and what was done then; None if there is none."""
-        now = [
-            (float(run["time"]), int(run["bytes_done"]))
-            for run in self.runs.values()
-            if OwnerProcess.from_json(run["owner"]).state() == "running"
-        ]
-        return min(now, default=None)
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-class ListFile:
-    """The file of a list, and the events beside it."""
+def write_list(path: Path, rows: Iterable[BatchRow]) -> None:
+    """Write a list, which appears complete, or replace one; JobError."""
+    partial = partial_name(str(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep_partial(str(path))
+        Path(partial).write_text(list_text(rows, str(path.parent), ascii_only=False), "utf-8", newline="\n")
+        os.replace(partial, path)
+    except OSError as error:
+        raise JobError("cannot write the list", key=str(path), found=error.strerror) from error
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._folder = os.path.dirname(path)
-        self._events = path.with_name(path.name.removesuffix(LIST_SUFFIX) + _EVENTS)
 
-    def rows(self) -> list[BatchRow]:
-        """Its archives, as if nothing had been done; JobError."""
-        requests: dict[str, RowRequest] = {}
-        rows = []
+def read_list(path: str | os.PathLike[str]) -> list[BatchRow]:
+    """The archives of a list, as if nothing had been done.
+
+    Raises
+    ------
+    JobError
+        If the file cannot be read.
+    UsageError
+        With all rows that are wrong.
+    """
+    file = Path(os.path.abspath(os.path.expanduser(os.fspath(path))))
+    reading = _Reading(file)
+    rows = []
+    try:
+        for line, given in _lines(file, _text(file)):
+            try:
+                rows.append(reading.row(line, given))
+            except UsageError as error:
+                reading.wrong(line, error)
+    except ValueError as error:  # what follows cannot be read
+        reading.problems.append(str(error))
+    problems = reading.problems or list(conflicts(rows, lambda row: f"line {row.number}"))
+    if not rows and not problems:
+        problems.append("it has no rows")
+    raise_for(problems, str(file))
+    return rows
+
+
+def _text(path: Path) -> str:
+    """The text of a file in UTF-8 or UTF-16, as editors and the shells of Windows write it."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise JobError(
+            "cannot read the list",
+            key=str(path),
+            found=error.strerror,
+            expected="a list of archives: JSON lines or CSV",
+        ) from error
+    encoding = "utf-8"
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif 0 in data[:2]:  # the first letter is in ASCII
+        encoding = "utf-16-be" if data[0] == 0 else "utf-16-le"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "the list is not a text",
+            key=str(path),
+            found=f"{error.reason} at byte {error.start:,}",
+            expected="UTF-8 or UTF-16",
+        ) from error
+
+
+def _lines(path: Path, text: str) -> Iterator[tuple[int, Any]]:
+    """(number of the line, row), with a text in place of a row that is not JSON; ValueError."""
+    if path.suffix.lower() == ".csv":
+        reader = csv.DictReader(io.StringIO(text.lstrip("\ufeff"), newline=""), strict=True)
         try:
-            with open(self.path, encoding="utf-8") as file:
-                head = json.loads(file.readline())
-                if head.get("zarrlift") != "list":
-                    raise ValueError("the first line is not that of a list")  # noqa: TRY301 - one handler
-                if head.get("version") == VERSION:
-                    lines = filter(str.strip, file)
-                    rows = [self._row(number, line, requests) for number, line in enumerate(lines, 1)]
-        except OSError as error:
-            raise JobError("cannot read the list", key=str(self.path), found=error.strerror) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"{type(error).__name__}: {error}"[:200]
-            raise JobError("this is not a list of archives", key=str(self.path), found=reason) from error
-        if head.get("version") != VERSION:
-            raise JobError(
-                "the list has another version",
-                key=str(self.path),
-                found=str(head.get("version")),
-                expected=str(VERSION),
-                advice="Use the zarrlift that wrote it.",
+            for row in reader:
+                given = {name: value for name, value in row.items() if value not in (None, "")}
+                if given:
+                    yield reader.line_num, given
+        except csv.Error as error:
+            raise ValueError(f"line {reader.line_num}: not a row; found {error}; expected CSV") from error
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if content := line.strip("\ufeff \t\r"):  # files with marks may have been joined
+            try:
+                yield number, json.loads(content)
+            except (ValueError, RecursionError) as error:
+                yield number, str(error)
+
+
+class _Reading:
+    """Makes archives of the rows of a list, and collects what is wrong with them."""
+
+    def __init__(self, file: Path) -> None:
+        self.problems: list[str] = []
+        self._file = file
+        self._folder = str(file.parent)
+        self._requests: dict[str, RowRequest] = {}
+        self._recipes: dict[str, Recipe] = {}
+
+    def wrong(self, line: int, error: UsageError) -> None:
+        """Add what is wrong with a row."""
+        self.problems.append(f"line {line}: {error}")
+
+    def row(self, line: int, given: Any) -> BatchRow:
+        """The archive of a row; UsageError, after others have been added to the problems."""
+        if not isinstance(given, dict):
+            found = given if isinstance(given, str) else repr(given)
+            raise UsageError("not a row", found=f"{found:.80}", expected="a JSON object")
+        members: dict[str, Any] = {}
+        for name, value in given.items():
+            member = "format" if name == "from" else str(name).strip().replace("-", "_")
+            if member not in _KNOWN:
+                self.wrong(line, _unknown(name, member))
+            elif value is not None:
+                members[member] = value
+        name, goal = members.pop("source", None), members.pop("destination", None)
+        try:
+            request = self._request(members)
+        except UsageError as error:
+            self.wrong(line, error)
+            request = RowRequest()
+        source = self._place("source", name)
+        if request.in_place and goal is not None:
+            found = f"{goal!r:.80}"
+            raise UsageError("a migration in place has no destination", key="destination", found=found)
+        destination = source if request.in_place else self._place("destination", goal)
+        if destination is not source and _TEMPLATE.search(destination):
+            raise UsageError(
+                "a row has no template",
+                key="destination",
+                found=goal,
+                expected="the path of one archive",
+                advice="zarrlift batch list replaces the fields of a template.",
             )
-        return rows
+        return new_row(line, name, source, destination, request, self._file.parent)
 
-    def create(self, rows: Iterable[BatchRow]) -> bool:
-        """Write a new list, which appears complete; False if there is one, perhaps of another process."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            return create_file(OpenDirectory(str(self.path.parent), None), self.path.name, self._text(rows))
-        except OSError as error:
-            raise self._unwritable(error) from error
+    def _place(self, key: str, text: Any) -> str:
+        """A place of a row, with an absolute path; UsageError."""
+        if not isinstance(text, str) or not text:
+            found = None if text is None else f"{text!r:.80}"
+            raise UsageError(f"a {key} is needed", key=key, found=found, expected="a path or a URL")
+        refuse_secrets(text, key)
+        if is_url(text):
+            path = local_path(text)
+            if path is None or not path.startswith(RELATIVE):
+                return text
+            return with_local_path(text, os.path.join(self._folder, path.removeprefix(RELATIVE)))
+        refuse_mistyped(text)
+        return os.path.normpath(os.path.join(self._folder, os.path.expanduser(text)))
 
-    def write(self, rows: Iterable[BatchRow]) -> None:
-        """Replace the list."""
-        partial = partial_name(str(self.path))
-        try:
-            Path(partial).write_bytes(self._text(rows))
-            os.replace(partial, self.path)
-        except OSError as error:
-            raise self._unwritable(error) from error
+    def _request(self, members: dict[str, Any]) -> RowRequest:
+        """What a row asks for; UsageError."""
+        text = json.dumps(members, sort_keys=True)
+        if text not in self._requests:
+            for name in members.keys() & _FLAGS:
+                members[name] = _flag(name, members[name])
+            asked = {name: _value(name, members[name]) for name in members.keys() & _REQUEST.keys()}
+            request = RowRequest(recipe=self._recipe(members), **asked)
+            refuse_overwrite_in_place(request)
+            self._requests[text] = request
+        return self._requests[text]
 
-    def stored(self, place: str) -> str:
-        """A place as the list and its events name it."""
-        path = local_path(place)
-        inside = None if path is None else _below(path, self._folder)
-        if inside is None:
-            return place
-        return inside if path == place else with_local_path(place, _RELATIVE + inside)
+    def _recipe(self, members: Mapping[str, Any]) -> Recipe:
+        """The recipe of a row: that of its file, changed by its other members."""
+        recipe = Recipe()
+        if (name := members.get("recipe")) is not None:
+            if not isinstance(name, str):
+                raise UsageError("not a recipe", key="recipe", found=f"{name!r:.80}", expected="a TOML file")
+            if name not in self._recipes:
+                self._recipes[name] = load_recipe(os.path.join(self._folder, name))
+            recipe = self._recipes[name]
+        own = {name: members[name] for name in _RECIPE if name in members}
+        if not own:
+            return recipe
+        parsed = parse_recipe(own, name=str(self._file))  # a model is beside it
+        base = {name: getattr(parsed.base, name) for name in own if name in ARRAY_OPTIONS}
+        whole = {name: getattr(parsed, name) for name in own if name in WHOLE_OPTIONS}
+        sections = (*recipe.sections, *parsed.sections)
+        return replace(recipe, base=replace(recipe.base, **base), sections=sections, **whole)
 
-    def _placed(self, text: str) -> str:
-        """Inverse of `stored`."""
-        path = local_path(text)
-        if path is None:
-            return text if is_url(text) else os.path.join(self._folder, text)
-        if path == text or not path.startswith(_RELATIVE):
-            return text
-        return with_local_path(text, os.path.join(self._folder, path.removeprefix(_RELATIVE)))
 
-    def _row(self, number: int, line: str, requests: dict[str, RowRequest]) -> BatchRow:
-        data: dict[str, Any] = json.loads(line)
-        source, relative = self._placed(data.pop("source")), data.pop("relative")
-        destination = data.pop("destination", None)
-        text = json.dumps(data)
-        if text not in requests:
-            requests[text] = RowRequest.from_json(data)
-        place = source if destination is None else self._placed(destination)
-        return BatchRow(
-            number=number,
-            source=source,
-            destination=place,
-            relative=relative,
-            request=requests[text],
-            job=str(job_beside(place, Path(self._folder))),
+def _unknown(name: object, member: str) -> UsageError:
+    if name is None:
+        return UsageError("more values than columns")
+    if member in _SECRET:
+        return UsageError(
+            "a batch does not store options that may be secret",
+            key=str(name),
+            advice="Give --storage-options on the command line.",
         )
-
-    def _text(self, rows: Iterable[BatchRow]) -> bytes:
-        return "".join(f"{json.dumps(line)}\n" for line in self._lines(rows)).encode()
-
-    def _lines(self, rows: Iterable[BatchRow]) -> Iterator[dict[str, Any]]:
-        yield {"zarrlift": "list", "version": VERSION}
-        for row in rows:
-            places = {"source": self.stored(row.source), "destination": self.stored(row.destination)}
-            if row.in_place:
-                del places["destination"]
-            yield {**places, "relative": row.relative, **row.request.to_json()}
-
-    def _unwritable(self, error: OSError) -> JobError:
-        return JobError("cannot write the list", key=str(self.path), found=error.strerror)
-
-    def read_events(self) -> ListEvents:
-        """What is recorded of the archives and runs."""
-        events = ListEvents()
-        with suppress(FileNotFoundError), open(self._events, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                with suppress(ValueError, KeyError, TypeError):
-                    event = json.loads(line)
-                    if "ended" in event:
-                        events.runs.pop(event["ended"], None)
-                    elif "began" in event:
-                        OwnerProcess.from_json(event["owner"])
-                        events.runs[event["began"]] = event
-                    elif "stamp" in event:
-                        events.done[event["destination"]] = {name: event[name] for name in ("request", *DONE)}
-                    else:
-                        events.archives[event["destination"]] = {
-                            **{name: event[name] for name in PLANNED},
-                            "problems": tuple(map(Problem.from_json, event["problems"])),
-                        }
-        return events
-
-    def of(self, row: BatchRow, events: ListEvents) -> BatchRow:
-        """An archive as its job has it; without one, as its last event does."""
-        destination = self.stored(row.destination)
-        if not row.begun():
-            return replace(row, **events.archives.get(destination, {}))
-        done = events.done.get(destination, {})
-        if done.get("request") == self._request_json(row) and done["stamp"] == stamp(row.job):
-            return replace(row, **{name: done[name] for name in DONE})
-        return of_job(row)
-
-    def planned(self, row: BatchRow, events: ListEvents) -> int:
-        """Bytes of the source that are read according to the plan of an archive."""
-        event = events.archives.get(self.stored(row.destination))
-        return row.bytes_in if event is None else int(event["bytes_in"])
-
-    def _request_json(self, row: BatchRow) -> list[str]:
-        """The source of an archive and what is asked for it."""
-        return [self.stored(row.source), row.request.text]
-
-    def note_done(self, row: BatchRow) -> None:
-        """Append what the job of an archive that is done says."""
-        self._append(
-            [
-                {
-                    "destination": self.stored(row.destination),
-                    "request": self._request_json(row),
-                    **{name: getattr(row, name) for name in DONE},
-                }
-            ]
-        )
-
-    def note(self, rows: Iterable[BatchRow]) -> None:
-        """Append what is known of archives without a job."""
-        self._append(
-            {
-                "destination": self.stored(row.destination),
-                "time": time.time(),
-                **{name: getattr(row, name) for name in PLANNED},
-                "problems": [problem.to_json() for problem in row.problems],
-            }
-            for row in rows
-        )
-
-    @contextmanager
-    def run(self, bytes_done: int) -> Iterator[None]:
-        """Note that this process runs the batch, and its end."""
-        name = os.urandom(4).hex()
-        owner = OwnerProcess.of_this_process().to_json()
-        self._append([{"began": name, "owner": owner, "time": time.time(), "bytes_done": bytes_done}])
-        try:
-            yield
-        finally:
-            with suppress(JobError):
-                self._append([{"ended": name, "time": time.time()}])
-
-    def _append(self, events: Iterable[dict[str, Any]]) -> None:
-        text = "".join(json.dumps(event) + "\n" for event in events)
-        try:
-            with open(self._events, "ab") as file:
-                if file.tell() and text:
-                    with open(self._events, "rb") as before:
-                        before.seek(-1, os.SEEK_END)
-                        text = text if before.read(1) == b"\n" else "\n" + text
-                file.write(text.encode())
-        except OSError as error:
-            raise JobError(
-                "cannot write beside the list", key=str(self._events), found=error.strerror
-            ) from error
+    near = get_close_matches(member, _KNOWN, 1)
+    advice = f"Did you mean {near[0]!r}?" if near else None
+    return UsageError(
+        "unknown option",
+        key=str(name),
+        expected="source, destination, or an option of migrate",
+        advice=advice,
+    )
 
 
-def _below(path: str, folder: str) -> str | None:
-    """A path relative to a folder that contains it, also by other names of its parents; None if none does."""
-    above = folder.rstrip(os.sep) + os.sep
-    if not path.startswith(above):
-        head, name = os.path.split(path)
-        path = os.path.join(os.path.realpath(head), name)
-        above = os.path.realpath(folder).rstrip(os.sep) + os.sep
-    return path.removeprefix(above) if path.startswith(above) else None
+def _value(name: str, value: Any) -> Any:
+    """The value of an option of a request; UsageError for one that it does not take."""
+    option = _REQUEST[name]
+    if option.choices and value not in option.choices:
+        raise UsageError("unknown value", key=name, found=repr(value), expected=", ".join(option.choices))
+    if option.type in (int, str) and type(value) is not option.type:
+        kind = "a number" if option.type is int else "a text"
+        raise UsageError("wrong type", key=name, found=f"{value!r:.80}", expected=kind)
+    if name == "format":
+        require_format(value)
+    return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    flag = value if isinstance(value, bool) else _WORDS.get(str(value).lower())
+    if flag is None:
+        raise UsageError("unknown value", key=name, found=repr(value), expected="true or false")
+    return flag

@@ -14,6 +14,7 @@ import shutil
 import sqlite3
 import stat
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,9 @@ from ...storage.local.system_errors import file_limit_text
 log: Final = logging.getLogger("zarrlift")
 
 
+_reader: Final = threading.local()
+
+
 class HeldError(JobError):
     """Another process has the job or its destination, or may have it."""
 
@@ -36,7 +40,8 @@ class HeldError(JobError):
 VERSION: Final = "7"
 SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
-_COUNTER: Final = slice(24, 28)
+_WHOLE: Final = 1 << 18
+"""Bytes from which a job file is not read as a whole."""
 
 _BUSY_SECONDS: Final = 10
 """Seconds that SQLite waits for another program, which cannot be interrupted."""
@@ -146,18 +151,26 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_SECONDS)
 
 
-def stamp(path: str) -> str:
-    """What differs after every change of a job file; "" if it cannot be told.
+def stable_notes(path: str) -> dict[str, str] | None:
+    """The notes of a small job that no commit changes meanwhile; several times as fast as opening it.
 
-    SQLite counts the changes of a database (https://www.sqlite.org/fileformat.html, 1.3.7).
+    None if they cannot be read so. Every commit has a journal until it is complete. Without one between two
+    reads, each commit came before or after that moment; of equal reads, none is torn.
     """
     try:
         with open(path, "rb", buffering=0) as file:
-            status, counter = os.fstat(file.fileno()), file.read(_COUNTER.stop)[_COUNTER]
-    except OSError:
-        return ""
-    is_in_doubt = os.path.lexists(f"{path}-journal")  # a commit is being written, or was not completed
-    return "" if is_in_doubt else f"{status.st_mtime_ns}-{status.st_size}-{counter.hex()}"
+            content = file.read(_WHOLE)
+            if len(content) == _WHOLE or os.path.lexists(f"{path}-journal"):
+                return None
+            file.seek(0)
+            if file.read(_WHOLE) != content or not content.startswith(SQLITE):
+                return None
+        db = vars(_reader).setdefault("db", None) or sqlite3.connect(":memory:", isolation_level=None)
+        _reader.db = db
+        db.deserialize(content)
+        return {name: as_text(value) for name, value in db.execute("SELECT name, value FROM meta")}
+    except (OSError, sqlite3.Error, AttributeError):  # the last one of an SQLite without `deserialize`
+        return None
 
 
 @contextlib.contextmanager

@@ -199,7 +199,8 @@ def _exists(place: str) -> bool:
 
 
 LIST_SUFFIX: Final = ".zarrlift.jsonl"
-"""Of the list of a batch, each of whose archives has a job of its own."""
+"""Of the list of a batch that is written beside the results."""
+_LISTS: Final = (".jsonl", ".ndjson", ".csv")
 _NAME_IT: Final = "The job file of a copy is next to its destination: name the destination or the job file."
 
 
@@ -222,9 +223,10 @@ def job_beside(place: str, folder: Path) -> Path:
     return folder / _name_of_file(redact(place).rstrip("/")) if local is None else sibling(local, SUFFIX)
 
 
-def has_job(target: str) -> bool:
-    """Whether a job file is where `migrate` puts that of a destination."""
-    return is_file(job_beside(target, Path.cwd()))
+def is_list(target: PathText) -> bool:
+    """Whether a path is that of a list of archives, each of which has a job, by its suffix."""
+    text = os.fspath(target)
+    return text.lower().endswith(_LISTS) and "://" not in text and not os.path.isdir(text)
 
 
 def _name_of_file(url: str) -> str:
@@ -260,7 +262,7 @@ def find_job(target: PathText, job: JobPlace = JobPlace()) -> Path:  # noqa: B00
         return job_file
     text = os.fspath(target)
     path = Path(text)
-    if text.endswith(LIST_SUFFIX) and is_file(path):
+    if is_list(text) and is_file(path):
         raise JobError(
             "this is a list of archives, each of which has a job",
             key=text,
@@ -292,12 +294,13 @@ def _near(wanted: Path) -> str | None:
 
 
 def _around(local: Path) -> str | None:
-    """Advice that names the job, or the list, of a folder that contains this path; None without one."""
-    for folder in local.parents[:-1]:
-        for suffix, what in ((SUFFIX, "job"), (LIST_SUFFIX, "list")):
-            if is_file(sibling(folder, suffix)):
-                again = command("status", str(folder))
-                return f"There is a {what} for {folder}, which contains it. Name that folder: {again}"
+    """Advice that names the list of this path, or the job or list of a folder that contains it, if any."""
+    for folder in (local, *local.parents[:-1]):
+        if folder != local and is_file(sibling(folder, SUFFIX)):
+            again = command("status", str(folder))
+            return f"There is a job for {folder}, which contains it. Name that folder: {again}"
+        if is_file(path := sibling(folder, LIST_SUFFIX)):
+            return f"There is a list of archives for {folder}. Name the list: {command('status', str(path))}"
     return None
 
 

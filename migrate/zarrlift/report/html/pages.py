@@ -31,7 +31,7 @@ from ..blocks import MAX_PLACES, ORDER, ProblemGroup, blocks_of
 from .pictures import Picture, Pictures, pictures_of_job
 
 if TYPE_CHECKING:
-    from ...jobs.batch.rows import BatchOutcome
+    from ...jobs.batch.state import BatchOutcome
     from ...jobs.status import Status
 
 _TONES: Final = {

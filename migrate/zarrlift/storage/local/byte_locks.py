@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import struct
 import sys
+from functools import partial
 from typing import Final
 
 from zarrstack.system import file_locks
@@ -21,14 +22,16 @@ _BYTE: Final = 0x4000_1000
 """The byte that stands for a file; SQLite locks 512 at 0x4000_0000 (https://www.sqlite.org/lockingv3.html)."""
 
 
-def lock_byte(fd: int) -> None:
+def lock_byte(fd: int, *, shared: bool = False) -> None:
     """Lock a file against other callers of this, but not against SQLite; BlockingIOError if it is locked.
+
+    With `shared`, only against callers without it.
 
     One byte that SQLite leaves alone is locked where possible. On NFS and SMB, `flock` locks all bytes, which
     excludes SQLite's own locks, even those of this process. OSError of file systems without locks.
     """
-    if _byte_lock(fd) is None:
-        file_locks.lock_exclusive(fd, wait=False)
+    if _byte_lock(fd, shared=shared) is None:
+        (file_locks.lock_shared if shared else partial(file_locks.lock_exclusive, wait=False))(fd)
 
 
 def is_byte_locked(fd: int) -> bool:
@@ -37,15 +40,16 @@ def is_byte_locked(fd: int) -> bool:
     return _is_held(fd) if locked is None else locked
 
 
-def _byte_lock(fd: int, *, only_ask: bool = False) -> bool | None:
-    """Lock the byte exclusively, or ask whether another open file has it locked.
+def _byte_lock(fd: int, *, only_ask: bool = False, shared: bool = False) -> bool | None:
+    """Lock the byte, or ask whether another open file has it locked.
 
     None if the system has no locks of bytes that belong to an open file.
     """
     if sys.platform == "linux":
+        kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
         command = fcntl.F_OFD_GETLK if only_ask else fcntl.F_OFD_SETLK
         try:
-            lock = fcntl.fcntl(fd, command, _FLOCK.pack(fcntl.F_WRLCK, 0, _BYTE, 1, 0))
+            lock = fcntl.fcntl(fd, command, _FLOCK.pack(kind, 0, _BYTE, 1, 0))
         except OSError as error:
             if error.errno == errno.EINVAL:
                 return None

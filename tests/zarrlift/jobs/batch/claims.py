@@ -88,7 +88,7 @@ def main() -> int:
             rng = random.Random(f"{asked.seed} {game}")
             is_apart = can_part and game % 2 == 1
             if asked.processes > 1:
-                _call(*RUN, "--dry-run")
+                _call("batch", "list", *RUN[2:], "-o", "played.zarrlift.jsonl")
             kills += _play(rng, asked.processes, asked.kills, is_apart=is_apart)
             told = []
             if (found := _counts("played")) != counts:
@@ -127,7 +127,10 @@ def _call(*words: str) -> None:
 
 def _counts(name: str) -> dict[str, int]:
     said = subprocess.run(
-        (*ZARRLIFT, "status", name, "--json"), stdout=subprocess.PIPE, stderr=QUIET, check=False
+        (*ZARRLIFT, "status", f"{name}.zarrlift.jsonl", "--json"),
+        stdout=subprocess.PIPE,
+        stderr=QUIET,
+        check=False,
     )
     counts: dict[str, int] = json.loads(said.stdout)["result"]["counts"]
     return counts

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,11 @@ from tests.support.job_archives import results, tree
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.errors import Interrupted, JobError, UsageError
+from zarrlift.jobs.archive_run import migrate_archive
+from zarrlift.jobs.batch import acts
 from zarrlift.jobs.batch.rows import BatchRow
+from zarrlift.jobs.batch.state import reason_path
+from zarrlift.jobs.ledger.database import stable_notes
 from zarrlift.report.batch import progress_line
 from zarrlift.report.html.pages import write_batch_page
 from zarrlift.transfer.events import Ended, Event
@@ -30,11 +34,17 @@ from zarrlift.transfer.events import Ended, Event
 from .conftest import BROKEN, NOTHING, SOUND
 
 TO = "v3/{relative}.zarr"
+LIST = "v3.zarrlift.jsonl"
 
 
 def states(batch: zarrlift.Batch) -> dict[str, str]:
     """The state of each archive."""
-    return {row.relative: row.state for row in batch.rows}
+    return {short(row): row.state for row in batch.rows}
+
+
+def short(row: BatchRow) -> str:
+    """The path of an archive below `old`."""
+    return row.name.removeprefix("old/")
 
 
 def begun(batch: zarrlift.Batch) -> list[BatchRow]:
@@ -44,7 +54,12 @@ def begun(batch: zarrlift.Batch) -> list[BatchRow]:
 
 def alone(old: Path, folder: Path) -> dict[str, bytes]:
     """What `migrate` makes of each archive."""
-    for name in (*SOUND, BROKEN):
+    return alone_of((*SOUND, BROKEN), old, folder)
+
+
+def alone_of(names: Iterable[str], old: Path, folder: Path) -> dict[str, bytes]:
+    """What `migrate` makes of some archives."""
+    for name in names:
         stem = name.removesuffix(".zip").removesuffix(".zarr").removesuffix(".n5").removesuffix(".zr3")
         zarrlift.migrate(old / name, folder / f"{stem}.zarr", job=folder.parent / f"{stem}.zarrlift.db")
     return results(folder)
@@ -57,12 +72,10 @@ def test_each_archive_is_migrated_as_if_alone(old: Path) -> None:
     assert not made.outcome.ok
     assert made.outcome.state == "incomplete"
     assert results(Path("v3")) == alone(old, Path("alone"))
-    problems = {row.relative: row.problems for row in made.rows if row.problems}
+    problems = {short(row): row.problems for row in made.rows if row.problems}
     assert problems[BROKEN][0].node == "bad"
     assert "no" in problems[NOTHING][0].message
-    assert BROKEN in made.table()
-    names = sorted(name for name in os.listdir() if name.startswith("v3"))
-    assert names == ["v3", "v3.zarrlift.events.jsonl", "v3.zarrlift.jsonl"]
+    assert sorted(name for name in os.listdir() if name.startswith("v3")) == ["v3", LIST]
 
 
 def test_a_second_call_does_only_what_is_left(old: Path) -> None:
@@ -71,18 +84,9 @@ def test_a_second_call_does_only_what_is_left(old: Path) -> None:
     assert again.outcome.ran == 2
     shutil.rmtree(old / BROKEN)
     shutil.copytree(old / "a/v2.zarr", old / NOTHING, dirs_exist_ok=True)
-    after = zarrlift.Batch("v3")
+    after = zarrlift.Batch(LIST)
     assert after.resume().counts == {"done": 6, "failed": 1}
     assert tree(Path("v3/nothing.zarr")) == tree(Path("v3/a/v2.zarr"))
-
-
-def test_a_batch_of_another_version_is_refused_and_kept(old: Path) -> None:
-    file = Path(zarrlift.batch("old", to=TO, run=False).path)
-    file.write_text(file.read_text().replace('"version": 1', '"version": 99', 1))
-    before = file.read_bytes()
-    with pytest.raises(JobError, match=r"another version; found 99; expected 1"):
-        zarrlift.Batch(file)
-    assert file.read_bytes() == before
 
 
 def test_nothing_to_do_and_archives_that_are_new(old: Path) -> None:
@@ -93,34 +97,39 @@ def test_nothing_to_do_and_archives_that_are_new(old: Path) -> None:
     again = zarrlift.batch("old", to=TO).outcome
     assert (again.state, again.ran, again.ok) == ("nothing to do", 0, True)
     shutil.copytree(old / "a/v2.zarr", old / "c/new.zarr")
-    named = zarrlift.batch("old", to=TO).outcome
-    assert named.added == (str(old / "c/new.zarr"),)
-    assert not named.ok
+    with pytest.raises(
+        JobError, match=r"c/new\.zarr to .*, which is not in it.*batch list --output replaces"
+    ):
+        zarrlift.batch("old", to=TO)
     assert tree(Path("v3")) == before
-    taken = zarrlift.batch("old", to=TO, update=True)
-    assert taken.outcome.ran == 1
+    assert zarrlift.batch("old", to=TO, run=False).path == Path(LIST).absolute()
+    taken = zarrlift.Batch(LIST)
+    assert taken.run().ran == 1
     assert states(taken)["c/new.zarr"] == "done"
     assert len(taken.rows) == len(SOUND) + 1
 
 
 def test_other_options_are_another_batch(old: Path) -> None:
     zarrlift.batch("old", to=TO, run=False)
-    with pytest.raises(JobError, match="other options"):
+    with pytest.raises(JobError, match="with other options"):
         zarrlift.batch("old", to=TO, recipe=zarrlift.Recipe(consolidate=True))
-    with pytest.raises(JobError, match="other options"):
+    with pytest.raises(JobError, match="with other options"):
         zarrlift.batch("old", to="v3/{relative}")
 
 
-def test_a_plan_moves_nothing_and_names_what_is_refused(old: Path) -> None:
-    planned = zarrlift.batch("old", to=TO, run=False)
-    assert planned.outcome.state == "planned"
-    assert not Path("v3").exists()
-    rows = {row.relative: row for row in planned.rows}
+def test_a_dry_run_writes_nothing_and_names_what_is_refused(old: Path) -> None:
+    planned = zarrlift.batch("old", to=TO, dry_run=True)
+    assert (planned.outcome.state, planned.outcome.ok) == ("planned", False)
+    assert [path.name for path in Path().iterdir()] == ["old"]
+    rows = {short(row): row for row in planned.outcome.rows}
     assert rows[NOTHING].state == "refused"
     assert rows["a/v2.zarr"].state == "pending"
     assert rows["a/v2.zarr"].bytes_in > 0
-    planned.run()
+    made = zarrlift.batch("old", to=TO)
     assert results(Path("v3")) == alone(old, Path("alone"))
+    before = tree(Path())
+    assert made.plan().counts == {"done": 5, "failed": 1, "refused": 1}
+    assert tree(Path()) == before
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -166,10 +175,10 @@ def test_a_result_that_differs_is_named_and_not_finished(old: Path) -> None:
     chunk.unlink()
     told = made.verify(full=True)
     assert not told.ok
-    rows = {row.relative: row for row in told.rows}
-    assert rows["v2.zarr"].problems
-    assert rows["v2.zarr"].verified is None
-    assert rows["v1.zarr"].verified == "full"
+    rows = {short(row): row for row in told.rows}
+    assert rows["a/v2.zarr"].problems
+    assert rows["a/v2.zarr"].verified is None
+    assert rows["a/v1.zarr"].verified == "full"
     with pytest.raises(JobError, match="copies keep their sources"):
         made.finish()
 
@@ -182,7 +191,7 @@ def test_undo_removes_what_a_run_left_that_was_killed_before_it_had_a_job(old: P
     job.parent.mkdir(parents=True)
     subprocess.run((sys.executable, "-c", script, job), check=True)
     assert len(list(job.parent.glob("*.partial"))) == 1
-    assert made.undo().state == "undone"
+    assert made.undo().state == "nothing to do"
     assert list(job.parent.iterdir()) == []
     assert made.run().counts["done"] == 5
 
@@ -195,74 +204,106 @@ def test_undo_takes_no_notice_of_a_source_that_is_gone(old: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "torn", ['{"destination": "v3/a/v2.zarr", "state": "ref', "\0\0\0\n", '{"destination": 1}\n']
+    "damage", ["", "{", '{"state": 1}', '{"state": "refused", "problems": [{}]}', "\0\0"]
 )
-def test_a_torn_event_is_ignored(torn: str, old: Path) -> None:
-    made = zarrlift.batch("old", to=TO, run=False)
-    before = made.status()
-    with open("v3.zarrlift.events.jsonl", "a") as file:
-        file.write(torn)
-    assert made.status() == before
-    assert made.run().counts == {"done": 5, "failed": 1, "refused": 1}
-    Path("v3.zarrlift.events.jsonl").unlink()
+def test_a_damaged_reason_is_ignored(damage: str, old: Path) -> None:
+    made = zarrlift.batch("old", to=TO)
+    (row,) = (row for row in made.rows if row.state == "refused")
+    Path(reason_path(row)).write_text(damage)
     assert made.status().counts == {"done": 5, "failed": 1, "pending": 1}
+    assert made.run().counts == {"done": 5, "failed": 1, "refused": 1}
 
 
-def test_what_is_noted_of_archives_that_are_done_is_what_their_jobs_say(
+def test_the_reason_of_a_refused_archive_is_in_the_place_of_its_job(old: Path) -> None:
+    made = zarrlift.batch("old", to=TO)
+    (row,) = (row for row in made.outcome.rows if row.state == "refused")
+    reason = Path("v3/nothing.zarr.zarrlift.refused")
+    assert reason.absolute() == Path(reason_path(row))
+    assert [path.name for path in Path("v3").rglob("*.refused")] == [reason.name]
+    (told,) = (row for row in zarrlift.Batch(LIST).rows if row.state == "refused")
+    assert told.problems == row.problems != ()
+    assert made.undo().ok
+    assert not reason.exists()
+    made.run()
+    assert reason.exists()
+    shutil.copytree(old / "a/v2.zarr", old / NOTHING, dirs_exist_ok=True)
+    assert made.resume().counts == {"done": 6, "failed": 1}
+    assert not reason.exists()
+
+
+def test_only_a_refused_archive_has_a_reason_wherever_its_job_would_be(old: Path) -> None:
+    for name in (BROKEN, "a/v1.zarr", "zip.zarr.zip"):
+        shutil.rmtree(old / name) if (old / name).is_dir() else (old / name).unlink()
+    zarrlift.batch("old", in_place=True)
+    assert (old / "nothing.zarr.zarrlift.refused").exists()
+    zarrlift.batch(old / NOTHING, to="memory://refused/{name}.zarr", list_file="lists/l.jsonl")
+    (reason,) = Path("lists").glob("nothing.zarr-*.zarrlift.refused")
+    assert zarrlift.Batch("lists/l.jsonl").status().counts == {"refused": 1}
+    assert zarrlift.Batch("lists/l.jsonl").undo().ok
+    assert not reason.exists()
+
+
+def test_what_the_notes_of_a_job_say_is_what_it_says_when_it_is_opened(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = zarrlift.batch("old", to=TO)
-    noted = Path("v3.zarrlift.events.jsonl")
     for act in (lambda: made.verify(full=True), made.update, made.undo, made.run):
         act()
-        rows = begun(made)
-        moved = noted.rename("elsewhere")
-        assert begun(made) == rows
-        moved.rename(noted)
-    done = zarrlift.Batch(made.path, only="a/*")
-    monkeypatch.setattr("zarrlift.jobs.batch.list_file.of_job", None)
-    assert done.status().counts == {"done": 2}, "without a look into any job"
+        rows = made.rows
+        with monkeypatch.context() as patch:
+            patch.setattr("zarrlift.jobs.batch.state.stable_notes", lambda _: None)
+            assert [replace(row, large=False) for row in made.rows] == [
+                replace(row, large=False) for row in rows
+            ]
+    monkeypatch.setattr("zarrlift.jobs.batch.state.Job.open", None)
+    assert zarrlift.Batch(LIST, only="old/a/*").status().counts == {"done": 2}, "without opening any job"
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "expected"),
     [
-        lambda: zarrlift.verify("v3/a/v2.zarr", full=True),
-        lambda: zarrlift.undo("v3/a/v2.zarr"),
-        lambda: Path("v3/a/v2.zarr.zarrlift.db").write_bytes(b"SQLite format 3\0"),
-        lambda: Path("v3/a/v2.zarr.zarrlift.db").unlink(),
-        lambda: shutil.copy("v3/a/v1.zarr.zarrlift.db", "v3/a/v2.zarr.zarrlift.db"),
+        (lambda: zarrlift.verify("v3/a/v2.zarr", full=True), "done"),
+        (lambda: zarrlift.undo("v3/a/v2.zarr"), "undone"),
+        (lambda: Path("v3/a/v2.zarr.zarrlift.db").write_bytes(b"SQLite format 3\0"), "failed"),
+        (lambda: Path("v3/a/v2.zarr.zarrlift.db").unlink(), "pending"),
+        (lambda: shutil.copy("v3/a/v1.zarr.zarrlift.db", "v3/a/v2.zarr.zarrlift.db"), "failed"),
     ],
     ids=["verified", "undone", "damaged", "gone", "that of another archive"],
 )
-def test_what_is_noted_does_not_count_where_a_job_has_changed(
-    change: Callable[[], object], old: Path
-) -> None:
+def test_the_state_is_that_of_the_job(change: Callable[[], object], expected: str, old: Path) -> None:
     made = zarrlift.batch("old", to=TO)
     change()
-    rows = begun(made)
-    Path("v3.zarrlift.events.jsonl").unlink()
-    assert begun(made) == rows
+    assert states(made)["a/v2.zarr"] == expected
+
+
+def test_the_notes_of_a_job_in_a_commit_are_not_read_past_its_journal(old: Path) -> None:
+    made = zarrlift.batch("old/a/v2.zarr", to="v3/{name}.zarr")
+    (row,) = made.rows
+    assert stable_notes(row.job)
+    Path(f"{row.job}-journal").touch()
+    assert stable_notes(row.job) is None
+    assert [row.state for row in made.rows] == ["done"]
 
 
 def test_undo_takes_back_all_archives(old: Path) -> None:
     made = zarrlift.batch("old", to=TO)
     assert made.undo().state == "undone"
     assert results(Path("v3")) == {}
-    assert made.resume().ran == 0
+    assert made.status().counts == {"pending": 1, "undone": 6}
+    assert made.resume().ran == 1
     assert made.run().counts == {"done": 5, "failed": 1, "refused": 1}
 
 
 def test_the_job_of_an_archive_is_where_migrate_puts_it(old: Path) -> None:
     made = zarrlift.batch("old", to=TO)
-    rows = {row.relative: row for row in made.rows}
+    rows = {short(row): row for row in made.rows}
     job = Path(rows["a/v2.zarr"].job)
     assert job == Path("v3/a/v2.zarr.zarrlift.db").absolute()
     assert zarrlift.status("v3/a/v2.zarr").state == "done"
     assert zarrlift.status(job).destination == str(Path("v3/a/v2.zarr").absolute())
     assert not rows[NOTHING].begun()
     zarrlift.verify("v3/a/v2.zarr", full=True)
-    assert {row.relative: row.verified for row in made.rows}["a/v2.zarr"] == "full"
+    assert {short(row): row.verified for row in made.rows}["a/v2.zarr"] == "full"
     assert zarrlift.migrate("old/a/v2.zarr", "v3/a/v2.zarr").state == "nothing to do"
 
 
@@ -286,12 +327,12 @@ def test_a_destination_of_another_job_is_named_and_left_alone(old: Path) -> None
 
 def test_only_some_archives_are_worked_on(old: Path) -> None:
     zarrlift.batch("old", to=TO, run=False)
-    some = zarrlift.Batch("v3", only="a/*")
+    some = zarrlift.Batch(LIST, only="old/a/*")
     assert some.run().counts == {"done": 2}
-    assert zarrlift.Batch("v3").status().counts == {"done": 2, "pending": 4, "refused": 1}
-    assert zarrlift.Batch("v3", only="v3/a/v1.zarr").undo().counts == {"undone": 1}
+    assert zarrlift.Batch(LIST).status().counts == {"done": 2, "pending": 5}
+    assert zarrlift.Batch(LIST, only="v3/a/v1.zarr").undo().counts == {"undone": 1}
     with pytest.raises(UsageError, match="no archive of the list matches"):
-        zarrlift.Batch("v3", only="c/*")
+        zarrlift.Batch(LIST, only="old/c/*")
 
 
 def test_an_archive_that_was_restored_is_migrated_again(old: Path) -> None:
@@ -305,7 +346,7 @@ def test_an_archive_that_was_restored_is_migrated_again(old: Path) -> None:
     again = zarrlift.batch("old/a", in_place=True).outcome
     assert again.ran == 1
     assert again.counts == {"done": 1, "finished": 1}
-    assert zarrlift.Batch("old/a").undo().state == "undone"
+    assert zarrlift.Batch("old/a.zarrlift.jsonl").undo().state == "undone"
     assert results(old / "a") == before
 
 
@@ -327,8 +368,8 @@ def test_an_archive_whose_document_is_gone_is_named_and_left_alone(old: Path) ->
     (old / "a/v2.zarr/zarr.json").unlink()
     again = made.run()
     assert not again.ok
-    told = {row.relative: row.problems for row in again.rows}
-    assert "what this job wrote is gone" in told["v2.zarr"][0].message
+    told = {short(row): row.problems for row in again.rows}
+    assert "what this job wrote is gone" in told["a/v2.zarr"][0].message
 
 
 def test_the_commands_for_one_archive_say_that_this_is_a_batch(old: Path) -> None:
@@ -336,7 +377,7 @@ def test_the_commands_for_one_archive_say_that_this_is_a_batch(old: Path) -> Non
     with pytest.raises(JobError, match=r"zarrlift\.Batch"):
         zarrlift.status("v3.zarrlift.jsonl")
     zarrlift.migrate("old/a/v2.zarr", "one.zarr")
-    with pytest.raises(JobError, match="no such list"):
+    with pytest.raises(JobError, match="cannot read the list"):
         zarrlift.Batch("one.zarr")
 
 
@@ -354,41 +395,60 @@ def test_an_update_follows_what_has_changed(old: Path) -> None:
     (problem,) = (problem for row in outcome.rows for problem in row.problems)
     assert (problem.kind, problem.node) == ("removed", "group/text")  # only named, unless asked to delete
     assert made.update(delete=True).ok
-    assert {row.relative for row in made.rows if row.verified is None} == {"a/v2.zarr"}
+    assert {short(row) for row in made.rows if row.verified is None} == {"a/v2.zarr"}
     for name in SOUND:
         stem = name.removesuffix(".zip").rpartition(".")[0]
         zarrlift.migrate(old / name, f"alone/{stem}.zarr", job=f"{Path(stem).name}.zarrlift.db")
     assert results(Path("v3")) == results(Path("alone"))
 
 
-def test_what_is_left_of_a_batch_is_told_in_bytes(old: Path) -> None:
+def test_a_line_says_how_much_of_a_running_batch_is_done(old: Path) -> None:
+    outcome = zarrlift.batch("old", to=TO).outcome
+    rows = [replace(row, state="pending") for row in outcome.rows[:4]]
+    line = progress_line(replace(outcome, running=True, rows=(*rows, *outcome.rows[4:])))
+    assert line.startswith("2 done, 4 pending, 1 refused")
+    assert "(42 %)" in line or "(43 %)" in line
+
+
+def test_a_batch_that_a_process_runs_is_running(old: Path) -> None:
+    made = zarrlift.batch("old", to=TO, run=False)
+    seen = []
+    made.run(progress=lambda _: seen.append(zarrlift.Batch(LIST).status().running))
+    assert seen
+    assert all(seen)
+    assert not made.status().running
+
+
+def test_large_archives_are_run_alone_after_the_others(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (BROKEN, NOTHING):
         shutil.rmtree(old / name)
-    batch = zarrlift.batch("old", to=TO, run=False)
-    planned = batch.status()
-    assert planned.bytes_done == 0
-    assert planned.bytes_total == sum(row.bytes_in for row in planned.rows) > 0
-    running = replace(
-        planned, running=True, bytes_done=planned.bytes_total // 4, rate=planned.bytes_total / 8
+    sizes = {short(row): row.bytes_in for row in zarrlift.batch("old", to=TO, dry_run=True).outcome.rows}
+    monkeypatch.setattr(acts, "LARGE", max(sizes.values()))
+    large = {str(old / name) for name, size in sizes.items() if size == max(sizes.values())}
+    ran = []
+    monkeypatch.setattr(
+        acts,
+        "migrate_archive",
+        lambda request, *more: (
+            ran.append((str(request.source), request.beside)) or migrate_archive(request, *more)
+        ),
     )
-    assert running.seconds_left == pytest.approx(6, rel=0.01)
-    line = progress_line(running)
-    assert line.startswith("5 pending, ")
-    assert "(25 %)" in line or "(24 %)" in line
-    assert line.endswith("/s, about 6.00 s left")
-    batch.run()
-    done = batch.status()
-    assert (done.bytes_done, done.rate, done.seconds_left) == (done.bytes_total, None, None)
+    made = zarrlift.batch("old", to=TO, workers=3)
+    assert made.outcome.counts == {"done": 5}
+    assert {source for source, beside in ran[-len(large) :] if beside == 1} == large
+    assert {source for source, beside in ran if beside == 1} == large
+    assert results(Path("v3")) == alone_of(SOUND, old, Path("alone"))
 
 
 # The commands of `zarrlift batch`: what they print, and their exit codes.
 
 TO_RELATIVE = ("--to", "v3/{relative}.zarr")
+IN_PLACE = "old/a.zarrlift.jsonl"
 
 
 def batch(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     """What a command prints."""
-    assert main([*(["batch"] if words[0] == "run" else []), *words]) == code
+    assert main([*(["batch"] if words[0] in ("run", "list") else []), *words]) == code
     return capsys.readouterr().out
 
 
@@ -407,12 +467,12 @@ def test_a_plan_shows_formats_and_sizes_and_groups_refusals_by_their_reason(
         (old / f"more/{name}.zarr").mkdir(parents=True)
         (old / f"more/{name}.zarr/.zarray").write_text("{")
     text = batch(capsys, "run", "--dry-run", "old", *TO_RELATIVE, code=1)
-    rows = as_json(capsys, "run", "--dry-run", "v3.zarrlift.jsonl", code=1)["archives"]
+    rows = as_json(capsys, "run", "--dry-run", "old", *TO_RELATIVE, code=1)["archives"]
     formats = Counter(row["format"] or "unknown" for row in rows)
     assert f"\n  formats  {', '.join(f'{formats[name]} {name}' for name in sorted(formats))}\n" in text
     assert f"\n  objects  {sum(row['objects'] for row in rows)}\n" in text
     assert "(2 times)" in text
-    assert "more/one.zarr, /, key '.zarray'" in text
+    assert "old/more/one.zarr, /, key '.zarray'" in text
     refusals = [problem for row in rows for problem in row["problems"] if problem["severity"] == "refusal"]
     assert len(refusals) == sum(row["state"] == "refused" for row in rows) == 3
 
@@ -429,31 +489,53 @@ def write_two(folder: Path) -> Path:
     return folder
 
 
-def test_from_a_plan_to_the_end(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "\n  zarrlift batch run /" in batch(capsys, "run", "--dry-run", "old", *TO_RELATIVE, code=1)
-    assert as_json(capsys, "status", "v3", "--watch", code=1)["counts"] == {"pending": 6, "refused": 1}
-    text = batch(capsys, "run", "v3.zarrlift.jsonl", code=1)
+def test_from_a_list_to_the_end(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = batch(capsys, "run", "--dry-run", "old", *TO_RELATIVE, code=1)
+    assert "Nothing has been migrated. Without --dry-run, it is." in text
+    Path("all.jsonl").write_text(batch(capsys, "list", "old", *TO_RELATIVE))
+    assert sorted(path.name for path in Path().iterdir()) == ["all.jsonl", "old"]
+    assert as_json(capsys, "status", "all.jsonl", "--watch", code=1)["counts"] == {"pending": 7}
+    text = batch(capsys, "run", "all.jsonl", code=1)
     assert "7 archives: 5 done, 1 failed, 1 refused" in text
-    assert "zarrlift resume /" in text
-    assert as_json(capsys, "resume", "v3", code=1)["ran"] == 2
-    told = as_json(capsys, "verify", "v3", "--full", code=1)
+    assert f"zarrlift resume {old.parent}/all.jsonl" in text
+    assert as_json(capsys, "resume", "all.jsonl", code=1)["ran"] == 2
+    told = as_json(capsys, "verify", "all.jsonl", "--full", code=1)
     assert {row["verified"] for row in told["archives"]} == {"full", None}
-    assert as_json(capsys, "finish", "v3", "--yes", code=1)["message"].startswith(
+    assert as_json(capsys, "finish", "all.jsonl", "--yes", code=1)["message"].startswith(
         "there is nothing to finish"
     )
-    assert "undone" in batch(capsys, "undo", "v3", "--yes")
+    assert "undone" in batch(capsys, "undo", "all.jsonl", "--yes")
+
+
+def test_a_list_is_printed_or_written_and_changes_nothing_else(
+    old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("list", "old", *TO_RELATIVE, "--codecs", "zstd:5")
+    printed = batch(capsys, *words)
+    rows = [json.loads(line) for line in printed.splitlines()]
+    assert len(rows) == 7
+    assert rows[0] == {"source": "old/a/v1.zarr", "destination": "v3/a/v1.zarr", "codecs": "zstd:5"}
+    assert [path.name for path in Path().iterdir()] == ["old"]
+    assert "zarrlift batch run /" in batch(capsys, *words, "-o", "all.jsonl")
+    assert Path("all.jsonl").read_text() == printed
+    assert sorted(path.name for path in Path().iterdir()) == ["all.jsonl", "old"]
+    batch(capsys, *words, "-o", "lists/all.jsonl")
+    first = json.loads(Path("lists/all.jsonl").read_text().splitlines()[0])
+    assert first["source"] == str(old / "a/v1.zarr")
+    absolute = batch(capsys, "list", str(old), *TO_RELATIVE)
+    assert json.loads(absolute.splitlines()[0])["source"] == str(old / "a/v1.zarr")
 
 
 def test_what_is_refused_or_fails_is_on_standard_error_once(
     old: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for words in (("old", *TO_RELATIVE), ("v3.zarrlift.jsonl", "--json")):
+    for words in (("old", *TO_RELATIVE), (LIST, "--json")):
         assert main(["batch", "run", *words]) == 1
         lines = capsys.readouterr().err.splitlines()
         assert "zarrlift: incomplete: 5 done, 1 failed, 1 refused" in lines
         assert sum(": failed: " in line or line.startswith("zarrlift: failed: ") for line in lines) == 1
         assert sum(line.startswith("zarrlift: refused: ") for line in lines) == 1
-    main(["status", "v3"])
+    main(["status", LIST])
     assert not capsys.readouterr().err
 
 
@@ -463,26 +545,27 @@ def test_a_finished_batch_has_nothing_to_do(old: Path, capsys: pytest.CaptureFix
     batch(capsys, "run", "old", *TO_RELATIVE)
     assert "Nothing to do: every archive is done." in batch(capsys, "run", "old", *TO_RELATIVE)
     shutil.copytree(old / "a/v2.zarr", old / "new.zarr")
-    text = batch(capsys, "run", "old", *TO_RELATIVE, code=1)
-    assert f"not in the list: {old / 'new.zarr'}" in text
-    assert "6 done" in batch(capsys, "run", "old", *TO_RELATIVE, "--update")
+    told = as_json(capsys, "run", "old", *TO_RELATIVE, code=1)
+    assert str(old / "new.zarr") in told["found"]
+    batch(capsys, "list", "old", *TO_RELATIVE, "-o", LIST)
+    assert "6 done" in batch(capsys, "run", LIST)
 
 
 def test_finish_asks_once(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     batch(capsys, "run", "old/a", "--in-place")
-    batch(capsys, "verify", "old/a")
-    assert as_json(capsys, "finish", "old/a", code=2)["expected"] == "--yes, or a terminal"
-    batch(capsys, "finish", "old/a", "--yes")
+    batch(capsys, "verify", IN_PLACE)
+    assert as_json(capsys, "finish", IN_PLACE, code=2)["expected"] == "--yes, or a terminal"
+    batch(capsys, "finish", IN_PLACE, "--yes")
     assert not (old / "a/v2.zarr/.zgroup").exists()
 
 
 def test_commands_take_only_some_archives(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    batch(capsys, "run", "old", *TO_RELATIVE, "--only", "a/*")
-    assert as_json(capsys, "status", "v3", code=1)["counts"] == {"done": 2, "pending": 4, "refused": 1}
-    assert as_json(capsys, "verify", "v3", "--only", "a/v1*", "--full")["ran"] == 1
-    assert as_json(capsys, "undo", "v3", "--only", "v3/a/v1.zarr", "--yes")["counts"] == {"undone": 1}
-    assert as_json(capsys, "status", "v3", "--only", "a/*", code=1)["counts"] == {"done": 1, "undone": 1}
-    told = as_json(capsys, "status", "v3/a/v2.zarr", "--only", "a/*", code=2)
+    batch(capsys, "run", "old", *TO_RELATIVE, "--only", "old/a/*")
+    assert as_json(capsys, "status", LIST, code=1)["counts"] == {"done": 2, "pending": 5}
+    assert as_json(capsys, "verify", LIST, "--only", "old/a/v1*", "--full")["ran"] == 1
+    assert as_json(capsys, "undo", LIST, "--only", "v3/a/v1.zarr", "--yes")["counts"] == {"undone": 1}
+    assert as_json(capsys, "status", LIST, "--only", "old/a/*", code=1)["counts"] == {"done": 1, "undone": 1}
+    told = as_json(capsys, "status", "v3/a/v2.zarr", "--only", "old/a/*", code=2)
     assert told["message"] == "--only is for a list of archives"
 
 
@@ -504,7 +587,9 @@ def test_an_archive_of_a_batch_is_that_of_any_job(
         (("run", "gone", "--to", "x/{name}"), "gone"),
         (("run", "old", "--to", "x/{other}"), "the template has an unknown field"),
         (("run", "old", "--to", "x/{name}", "--in-place"), "no destination"),
-        (("run", "old", *TO_RELATIVE, "--list", "v3.jsonl"), "a list needs the usual suffix"),
+        (("run", "old", *TO_RELATIVE, "-o", "v3.txt"), "suffix of JSON lines"),
+        (("list", "old", *TO_RELATIVE, "-o", "v3.csv"), "suffix of JSON lines"),
+        (("list", "old", "--to", "s3://user:hunter2@bucket/{name}"), "does not store users"),
     ],
 )
 def test_what_is_wrong_with_a_request(
@@ -529,10 +614,9 @@ def test_no_secret_is_stored_or_shown(old: Path, caplog: pytest.LogCaptureFixtur
     assert made.outcome.counts == {"done": 1, "failed": 1}
     jobs = [Path(row.job) for row in made.rows if row.begun()]
     assert len(jobs) == 2
-    shown = (made.table(), str(made.outcome), json.dumps(made.outcome.to_json()), caplog.text)
+    shown = (str(made.outcome), json.dumps(made.outcome.to_json()), caplog.text)
     files = (
         made.path,
-        made.path.with_name("v3.zarrlift.events.jsonl"),
         *jobs,
         *map(Path, (*watched.values(), "page.html")),
     )
@@ -551,11 +635,11 @@ def test_a_hostile_name_is_shown_as_text(old: Path, capsys: pytest.CaptureFixtur
 
 def test_one_report_has_all_archives(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     batch(capsys, "run", "old", *TO_RELATIVE, code=1)
-    assert main(["status", "--check", "--verbose", "v3", "--json", "--html", "all.html"]) == 1
+    assert main(["status", "--check", "--verbose", LIST, "--json", "--html", "all.html"]) == 1
     page = Path("all.html").read_text()
     assert all(row in page for row in ("a/v2.zarr", BROKEN, NOTHING))
     archives = json.loads(capsys.readouterr().out)["result"]["archives"]
-    statuses = {row["relative"]: row["status"] for row in archives}
+    statuses = {row["name"].removeprefix("old/"): row["status"] for row in archives}
     assert len(statuses) == 7
     assert statuses[NOTHING] is None
     assert statuses["a/v2.zarr"]["state"] == "done"
@@ -565,7 +649,7 @@ def test_what_is_for_one_archive_is_no_option_of_a_batch(
     old: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batch(capsys, "run", "old", *TO_RELATIVE, code=1)
-    assert main(["verify", "v3", "--from", "n5"]) == 2
+    assert main(["verify", LIST, "--from", "n5"]) == 2
     assert "options of one archive or of its job are given for a batch" in capsys.readouterr().err
 
 

@@ -68,15 +68,15 @@ def test_a_copied_batch_acts_on_the_copies_and_never_on_the_originals(
     other = copied(folder)
     zarr.open_array(folder / "old/one.zarr", path="x", mode="r+", zarr_format=2)[:] = 7  # not what is copied
     before = tree(folder)
-    there = Batch(other / "v3")
+    there = Batch(other / "v3.zarrlift.jsonl")
     call(there)
     assert there.outcome.ok
     if call is Batch.undo:
         assert not list((other / "v3").rglob("zarr.json"))
     else:
-        assert Batch(other / "v3").verify(full=True).ok
+        assert Batch(other / "v3.zarrlift.jsonl").verify(full=True).ok
     assert tree(folder) == before
-    assert Batch(folder / "v3").update().ok  # the original goes on too
+    assert Batch(folder / "v3.zarrlift.jsonl").update().ok  # the original goes on too
     assert values(folder / "v3/one.zarr", 3) == values(folder / "old/one.zarr", 2)
 
 
@@ -86,7 +86,7 @@ def test_a_copied_batch_whose_results_were_replaced_is_refused(folder: Path) -> 
     shutil.rmtree(other / "v3/one.zarr")
     shutil.copytree(other / "v3/two.zarr", other / "v3/one.zarr", copy_function=shutil.copyfile)
     before = tree(folder), tree(other / "v3/one.zarr")
-    there = Batch(other / "v3")
+    there = Batch(other / "v3.zarrlift.jsonl")
     there.undo()
     assert there.outcome.counts == {"done": 1, "undone": 2}
     assert "this is not the job's output" in str(there.outcome.rows[0].problems[0])
@@ -95,10 +95,10 @@ def test_a_copied_batch_whose_results_were_replaced_is_refused(folder: Path) -> 
 
 @pytest.mark.parametrize("call", [Batch.run, Batch.resume], ids=["run", "resume"])
 def test_a_copied_batch_goes_on_with_what_was_not_begun(call: Callable[[Batch], Any], folder: Path) -> None:
-    batch(folder, only="one*")
+    batch(folder, only="*one*")
     other = copied(folder)
     before = tree(folder)
-    there = Batch(other / "v3")
+    there = Batch(other / "v3.zarrlift.jsonl")
     call(there)
     assert there.outcome.counts == {"done": 3}
     assert all(values(other / "v3" / f"{name}.zarr", 3)["x"] == [len(name)] * 6 for name in NAMES)
@@ -110,7 +110,7 @@ def test_a_copied_batch_in_place_deletes_no_document_of_the_originals(folder: Pa
     batch_in_place(folder)
     other = copied(folder)
     before = tree(folder)
-    there = Batch(other / "old")
+    there = Batch(other / "old.zarrlift.jsonl")
     assert there.finish().counts == {"finished": 3}
     assert not (other / "old/one.zarr/.zgroup").exists()
     assert there.undo().counts == {"undone": 3}
@@ -127,8 +127,8 @@ def test_the_commands_act_on_a_copied_batch(
     monkeypatch.chdir(other)
     for words in (
         ["batch", "run", "old", "--in-place"],
-        ["finish", "old", "--yes"],
-        ["undo", "old", "--yes"],
+        ["finish", "old.zarrlift.jsonl", "--yes"],
+        ["undo", "old.zarrlift.jsonl", "--yes"],
     ):
         assert main(words) == 0
     assert tree(folder) == before
@@ -151,7 +151,7 @@ def test_the_source_that_the_list_names_is_that_of_an_update(folder: Path) -> No
     other = copied(folder)
     zarr.open_array(other / "old/one.zarr", path="x", mode="r+", zarr_format=2)[:] = 7
     before = tree(folder)
-    assert Batch(other / "v3").update().ok
+    assert Batch(other / "v3.zarrlift.jsonl").update().ok
     assert values(other / "v3/one.zarr", 3)["x"] == [7] * 6
     assert tree(folder) == before
 
@@ -160,13 +160,15 @@ def test_a_moved_batch_goes_on_where_it_is_now(folder: Path) -> None:
     assert batch(folder).outcome.ok
     now = moved(folder)
     zarr.open_array(now / "old/one.zarr", path="x", mode="r+", zarr_format=2)[:] = 7
-    assert Batch(now / "v3").update().ok
+    assert Batch(now / "v3.zarrlift.jsonl").update().ok
     assert values(now / "v3/one.zarr", 3) == values(now / "old/one.zarr", 2)
-    assert {row.source for row in Batch(now / "v3").rows} == {f"{now}/old/{name}.zarr" for name in NAMES}
+    assert {row.source for row in Batch(now / "v3.zarrlift.jsonl").rows} == {
+        f"{now}/old/{name}.zarr" for name in NAMES
+    }
     assert batch(now).outcome.state == "nothing to do"
     now = moved(now, "c")
-    assert Batch(now / "v3").verify(full=True).ok
-    assert Batch(now / "v3").undo().counts == {"undone": 3}
+    assert Batch(now / "v3.zarrlift.jsonl").verify(full=True).ok
+    assert Batch(now / "v3.zarrlift.jsonl").undo().counts == {"undone": 3}
     assert not list((now / "v3").rglob("zarr.json"))
     assert not folder.exists()
 
@@ -175,8 +177,8 @@ def test_a_moved_batch_is_finished_and_undone_in_place(folder: Path) -> None:
     before = tree(folder / "old")
     batch_in_place(folder)
     now = moved(folder)
-    assert Batch(now / "old").finish().counts == {"finished": 3}
-    assert Batch(moved(now, "c") / "old").undo().counts == {"undone": 3}
+    assert Batch(now / "old.zarrlift.jsonl").finish().counts == {"finished": 3}
+    assert Batch(moved(now, "c") / "old.zarrlift.jsonl").undo().counts == {"undone": 3}
     assert results(folder.with_name("c") / "old") == before
 
 
@@ -184,7 +186,7 @@ def test_a_batch_moved_in_the_middle_writes_the_rest_beside_what_it_has_written(
     with stopping(Run, "__call__", after=1), pytest.raises(zarrlift.Interrupted):
         batch(folder, workers=1)
     now = moved(folder)
-    assert Batch(now / "v3").resume().counts == {"done": 3}
+    assert Batch(now / "v3.zarrlift.jsonl").resume().counts == {"done": 3}
     assert all(values(now / "v3" / f"{name}.zarr", 3)["x"] == [len(name)] * 6 for name in NAMES)
     assert not folder.exists()
 
@@ -194,7 +196,7 @@ def test_a_copied_batch_whose_originals_are_gone_uses_its_own(folder: Path) -> N
     other = copied(folder)
     shutil.rmtree(folder / "v3")
     shutil.rmtree(folder / "old")
-    assert Batch(other / "v3").undo().counts == {"undone": 3}
+    assert Batch(other / "v3.zarrlift.jsonl").undo().counts == {"undone": 3}
     assert not list((other / "v3").rglob("zarr.json"))
 
 
@@ -204,7 +206,7 @@ def test_a_later_batch_at_the_old_place_keeps_its_results(folder: Path) -> None:
     shutil.copytree(now / "old", folder / "old")
     assert batch(folder).outcome.ok
     before = tree(folder)
-    assert Batch(now / "v3").undo().counts == {"undone": 3}
+    assert Batch(now / "v3.zarrlift.jsonl").undo().counts == {"undone": 3}
     assert not list((now / "v3").rglob("zarr.json"))
     assert tree(folder) == before
 
@@ -251,10 +253,10 @@ def test_an_interrupted_batch_that_was_copied_or_moved_goes_on(
 ) -> None:
     with stopping(Run, "__call__"), pytest.raises(zarrlift.Interrupted):
         batch(folder, workers=1)
-    assert batch(folder, run=False).status().counts == {"incomplete": 1, "pending": 2}
+    assert Batch(folder / "v3.zarrlift.jsonl").status().counts == {"incomplete": 1, "pending": 2}
     other = how(folder)
     before = tree(folder) if how is copied else None
-    outcome = Batch(other / "v3").resume()
+    outcome = Batch(other / "v3.zarrlift.jsonl").resume()
     assert outcome.counts == {"done": 3}
     assert all(values(other / "v3" / f"{name}.zarr", 3)["x"] == [len(name)] * 6 for name in NAMES)
     assert (tree(folder) == before) if how is copied else not folder.exists()

@@ -35,7 +35,7 @@ BATCHES: Final = {
 _COMMANDS: Final = {
     "resume": 5,
     "run": 3,
-    "run --update": 3,
+    "list": 2,
     "update": 7,
     "update --delete": 1,
     "update --force": 2,
@@ -133,14 +133,16 @@ class BatchGame:
         """The command line of a step."""
         name, *flags = words
         old = str(at.folder / "old")
-        target = str(at.list) if rng.random() < 0.5 else str(at.list).removesuffix(".zarrlift.jsonl")
         where = self.variant.options
         if not self.variant.in_place:
             where = ("--to", f"{at.folder}/v3/{{relative}}.zarr", *where)
+        if name == "list":
+            return ("batch", "list", old, *where, "-o", str(at.list))
         if name == "run":
-            return ("batch", "run", old, *where, *flags, "--workers", "1")
+            places = (str(at.list),) if at.list.exists() and rng.random() < 0.5 else (old, *where)
+            return ("batch", "run", *places, "--workers", "1")
         more = {"resume": ("--workers", "1"), "update": ("--workers", "1"), **ASKING}.get(name, ())
-        return (name, target, *flags, *more)
+        return (name, str(at.list), *flags, *more)
 
     def command(
         self, at: Copy, words: tuple[str, ...], rng: random.Random, order: str | None = None
@@ -224,7 +226,7 @@ class BatchGame:
 
     def _left(self, at: Copy) -> list[str]:
         """What is left beside the list and the jobs after everything was undone."""
-        own = {at.list, at.list.with_suffix(".events.jsonl"), *(site.job for site in at.sites)}
+        own = {at.list, *(site.job for site in at.sites)}
         files = [str(path) for path in at.folder.rglob("*.zarrlift*") if path not in own and path.is_file()]
         return [f"left by undo: {files}"] if files and at.list.exists() and not at.is_copy else []
 

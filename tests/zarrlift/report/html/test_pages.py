@@ -170,7 +170,7 @@ def test_a_page_of_a_batch_has_what_is_wrong_with_each_archive(tmp_path, monkeyp
     write_images(tmp_path / "all/images.zarr")
     write_hostile(tmp_path / "all/hostile.zarr")
     main(["batch", "run", "all", "--to", "v3/{name}", "--quiet"])
-    main(["status", "v3", "--html", "batch.html"])
+    main(["status", "v3.zarrlift.jsonl", "--html", "batch.html"])
     page = Page((tmp_path / "batch.html").read_text())
     assert "img" not in dict(page.found)
     for text in ("2 archives: 1 done, 1 failed", "images.zarr", "the payload does not inflate"):
@@ -487,7 +487,7 @@ def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
     (tmp_path / "all/broken.zarr").mkdir()
     (tmp_path / "all/broken.zarr/zarr.json").write_text("{")
     main(["batch", "run", "all", "--to", "v3/{name}", "--quiet"])
-    main(["status", "v3", "--html", "batch.html"])
+    main(["status", "v3.zarrlift.jsonl", "--html", "batch.html"])
     stopped = status_of(200, state="incomplete", problems=examples.FAILED.problems)
     (tmp_path / "stopped.html").write_text(job_page(stopped, Pictures()))
     pages = [url(path) for path in sorted(tmp_path.glob("*.html"))]
