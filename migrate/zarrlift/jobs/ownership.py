@@ -295,10 +295,8 @@ class Conflicts:
     def in_the_way(self, new: Planned) -> Iterator[Problem]:
         """Objects that already exist where a new node will be written."""
         if self._plan.in_place:
-            keys = [join(new.path, "zarr.json")]
-            existing = [
-                key for key, content in zip(keys, self._destination.find_many(keys), strict=True) if content
-            ]
+            key = join(new.path, "zarr.json")
+            existing = [key] if self._destination.get(key) else []
         else:
             existing = list(islice(self._destination.list_prefix(prefix_of(new.path)), 1))
         for key in existing:
@@ -307,7 +305,7 @@ class Conflicts:
     def of_document(self, row: NodeRow, earlier: Published) -> Iterator[Problem]:
         """A document that is not the job's."""
         key = join(row.path, "zarr.json")
-        (content,) = self._destination.find_many([key])
+        content = self._destination.get(key)
         if content is None:
             own, message = row.state != "done", "others have removed its document"
         else:

@@ -35,7 +35,7 @@ from ...transfer.tasks import changed_units, inner_chunks_reached
 from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
 from ..ledger.schema import RecordedTask
-from ..ownership import whose
+from ..ownership import documents, whose
 
 NAMED: Final = 3
 """Keys named for each array."""
@@ -257,16 +257,13 @@ def find_torn_documents(job: Job, destination: Storage) -> None:
 
     Torn documents are removed, also those whose record was lost.
     """
-    for row in job.nodes():
-        if row.kind == "refusal":
-            continue
-        key = join(row.path, "zarr.json")
-        content = destination.get(key)
-        if content is not None and is_torn(content):
-            destination.delete(key)
-            content = None
-        if row.state == "done" and content is None:
-            job.record_node(row.id, "pending")
+    rows = {row.path: row for row in job.nodes() if row.kind != "refusal"}
+    for path, content in documents(destination, rows):
+        torn = content is not None and is_torn(content)
+        if torn:
+            destination.delete(join(path, "zarr.json"))
+        if rows[path].state == "done" and (torn or content is None):
+            job.record_node(rows[path].id, "pending")
     job.commit()
 
 
