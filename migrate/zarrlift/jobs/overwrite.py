@@ -26,7 +26,7 @@ def set_aside(job: Job, destination: Storage) -> None:
     if not job.record.overwrite or job.fact("set_aside") is not None:
         return
     if not isinstance(destination, LocalStorage):
-        if next(iter(destination.list_dir("")), None) is not None:
+        if not destination.is_empty():
             raise JobError(
                 "an object store cannot be set aside, so it cannot be overwritten",
                 found=destination.url,

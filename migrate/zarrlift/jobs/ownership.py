@@ -119,7 +119,7 @@ def is_lost(job: Job, destination: Storage) -> bool:
         # In most cases the first one is there, and no other is read.
         found = chain(documents(destination, done[:1]), documents(destination, done[1:]))
         return all(content is None for _, content in found)
-    return has_written(job) and next(iter(destination.list_dir("")), None) is None
+    return has_written(job) and destination.is_empty()
 
 
 def has_written(job: Job) -> bool:

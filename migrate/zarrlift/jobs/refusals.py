@@ -269,7 +269,7 @@ def refuse_names(paths: Iterable[str], destination: Storage) -> None:
 def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:
     """Raise UsageError unless the destination is absent, an empty directory, or may be set aside."""
     local = isinstance(destination, LocalStorage)
-    if (overwrite and local) or next(iter(destination.list_dir("")), None) is None:
+    if (overwrite and local) or destination.is_empty():
         return
     if overwrite:
         raise UsageError(

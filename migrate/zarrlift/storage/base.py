@@ -170,6 +170,10 @@ class Storage(ABC):
         """`list_dir` for several prefixes; concurrently in remote stores."""
         return [list(self.list_dir(prefix)) for prefix in prefixes]
 
+    def is_empty(self) -> bool:
+        """Whether it has no object; StorageError."""
+        return next(iter(self.list_dir("")), None) is None
+
     def refuse_links(self, key: str) -> None:
         """Raise StorageError if a link that is not followed is in place of a directory, below layers too."""
         if self.layered is not None:

@@ -143,7 +143,7 @@ def verify_archives(
     results = find_nodes(
         destination, paths, strict_json=lambda path: wanted.for_array(path).attributes == "strict"
     )
-    if not results and destination.can_list and next(iter(destination.list_dir("")), None) is None:
+    if not results and destination.can_list and destination.is_empty():
         raise UsageError(
             f"there is no result to compare: {destination.url} is empty",
             expected="the source first, then its result",

@@ -126,7 +126,7 @@ def settle_result(job: Job, target: PathText, places: Places) -> None:
         if not (place.on_branch or require_result(job, job.plan(), storage)):
             if not _is_unpublished(job, storage):
                 return
-            if _is_empty(storage):
+            if storage.is_empty():
                 raise _not_found(job, header["destination"])
         _record_places(job, existing(job.sources)[0], header["destination"])
 
@@ -178,13 +178,9 @@ def refuse_other_place(target: str | os.PathLike[str], job: Job) -> None:
 def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
     """Raise JobError if the job has written objects and none of them exists, or in place no archive does."""
     is_undoing = job.fact("undoing") is not None  # which may have removed what is missing
-    is_gone = plan.in_place and _is_empty(destination)
+    is_gone = plan.in_place and destination.is_empty()
     if is_gone or (not is_undoing and is_lost(job, destination)):
         raise _not_found(job, plan.destination)
-
-
-def _is_empty(destination: Storage) -> bool:
-    return next(iter(destination.list_dir("")), None) is None
 
 
 def _not_found(job: Job, destination: str) -> JobError:
