@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -38,21 +36,11 @@ Difference: TypeAlias = tuple[str, str, str]
 """(what differs, found, expected)."""
 _PER_ARRAY: Final = frozenset({"shape", "attributes"})
 """Members of a document that do not affect how zarr-python reads the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """A document and a layout, equal to all others that differ only in shape and attributes."""
-
-    text: tuple[str, str, int]
-    document: JSONObject = field(compare=False)
-    layout: Layout = field(compare=False)
-
-
-@lru_cache(maxsize=4096)
-def _differences_of(kind: _Kind) -> tuple[Difference, ...]:
-    # Without this cache, 2,000 arrays in place take 1.35 times the processor time (docs/design/decisions.md).
-    return tuple(head_differences(kind.document, kind.layout))
+_KEPT: Final = 4096
+_differences: Final[dict[tuple[str, str, int], list[Difference]]] = {}
+"""Those of documents and layouts that are equal but for shape and attributes: without them, 2,000 arrays in
+place take 1.35 times the processor time (docs/design/decisions.md).
+"""
 
 
 def document_problems(plan: ArrayPlan) -> tuple[Problem, ...]:
@@ -65,8 +53,13 @@ def document_problems(plan: ArrayPlan) -> tuple[Problem, ...]:
     differences = _shape(document, layout)
     try:
         head = {name: member for name, member in document.items() if name not in _PER_ARRAY}
-        alike = _Kind((_head(head), _text(layout), len(layout.shape)), document, layout)
-        differences.extend(_differences_of(alike))
+        alike = _head(head), _text(layout), len(layout.shape)
+        found = _differences.get(alike)
+        if found is None:
+            if len(_differences) >= _KEPT:
+                _differences.clear()
+            found = _differences[alike] = head_differences(document, layout)
+        differences += found
     except ZarrstackError as error:
         return (error.at(node=plan.path, key=join(plan.path, "zarr.json")).problem,)
     return tuple(
@@ -75,10 +68,10 @@ def document_problems(plan: ArrayPlan) -> tuple[Problem, ...]:
             f"the {what} in zarr.json differs from the plan",
             node=plan.path,
             key=join(plan.path, "zarr.json"),
-            found=found,
-            expected=expected,
+            found=mine,
+            expected=theirs,
         )
-        for what, found, expected in differences
+        for what, mine, theirs in differences
     )
 
 
