@@ -162,7 +162,7 @@ def verify_archives(
             if progress is not None and full:  # unstored or incomparable parts count as done
                 rest = max(_size(node) - (comparison.bytes - before), 0)
                 progress(TaskDone(chunks=0, bytes_in=rest))
-    comparison.files(applied)
+    comparison.files()
     comparison.unexpected(results, {node.path: node for node in archive.nodes})
     consolidate = archive.consolidated if wanted.consolidate is None else wanted.consolidate
     comparison.add("", consolidated_problems(results, wanted=consolidate and destination.holds_consolidated))
@@ -198,6 +198,11 @@ class _Comparison:
         if problems:
             self.differences.setdefault(path, Differences(path)).add(problems)
 
+    def differ(self, path: str, message: str, found: str, expected: str, *, key: str | None = None) -> None:
+        """Record a difference in the structure; `key` is the node's document by default."""
+        problem = node_problem(path, message, found, expected, kind="verify-structure")
+        self.add(path, [problem if key is None else replace(problem, key=key)])
+
     def count(self, chunks: int, read: int) -> None:
         """Record compared chunks and bytes."""
         self.chunks += chunks
@@ -210,35 +215,26 @@ class _Comparison:
         path = node.path
         if not self.recipe.selects(path) and path not in self.above:
             if result is not None and not self.in_place:
-                self.add(path, [_structure(path, "a node that the recipe excludes exists", "a node", "none")])
+                self.differ(path, "a node that the recipe excludes exists", "a node", "none")
             return
         kind = "an array" if isinstance(node, ArrayNode) else "a group"
         problems = (*node.problems, *self.applied.problems_of(path))
         reasons = [problem for problem in problems if problem.severity == "refusal"]
         if node.refused or reasons:
             reason = str(reasons[0]) if reasons else None
-            self.add(
-                path,
-                [
-                    refusal(
-                        "verify-refused",
-                        f"{kind} that cannot be migrated is not compared",
-                        node=path,
-                        found="nothing" if result is None else "a node",
-                        expected=reason,
-                    )
-                ],
-            )
+            found = "nothing" if result is None else "a node"
+            message = f"{kind} that cannot be migrated is not compared"
+            self.add(path, [refusal("verify-refused", message, node=path, found=found, expected=reason)])
             return
         if result is None:
-            self.add(path, [_structure(path, "a node is missing", "nothing", kind)])
+            self.differ(path, "a node is missing", "nothing", kind)
             return
         if result.problems:
             self.add(path, list(result.problems))
             return
         if result.is_array != isinstance(node, ArrayNode):
             other = "an array" if result.is_array else "a group"
-            self.add(path, [_structure(path, "a node is of another kind", other, kind)])
+            self.differ(path, "a node is of another kind", other, kind)
             return
         if isinstance(node, GroupNode):
             self.groups += 1
@@ -250,11 +246,10 @@ class _Comparison:
         self.arrays += 1
         array = ArrayComparison(self.source, node, self.destination, result, self.recipe.for_array(path))
         if array.compare_metadata(self.applied.change(path)):
-            budget = memory_budget(self.recipe.memory)
             share = array.compare_values(
                 full=self.full,
                 pool=pool,
-                budget=budget,
+                budget=memory_budget(self.recipe.memory),
                 count=self.count,
                 listings=self.listings,
                 elsewhere=self.elsewhere,
@@ -263,20 +258,14 @@ class _Comparison:
             self.values += share.total
         self.keep(array.differences)
 
-    def files(self, applied: ConventionChanges) -> None:
+    def files(self) -> None:
         """Compare the extra files copied with groups, byte by byte."""
-        for path, keys in applied.files.items():
+        for path, keys in self.applied.files.items():
             if self.in_place or not (self.recipe.selects(path) or path in self.above):
                 continue
-            wrong = ((key, difference(self.source, self.destination, key)) for key in keys)
-            self.add(
-                path,
-                [
-                    replace(_structure(path, "a copied file differs", text, "the source's"), key=key)
-                    for key, text in wrong
-                    if text is not None
-                ],
-            )
+            for key in keys:
+                if (found := difference(self.source, self.destination, key)) is not None:
+                    self.differ(path, "a copied file differs", found, "the source's", key=key)
 
     def keep(self, differences: Differences) -> None:
         """Record a node's differences, if any."""
@@ -293,7 +282,7 @@ class _Comparison:
         for path in results:
             if path not in nodes:
                 message = "a node does not exist in the source"
-                self.add(path, [_structure(path, message, "a node", "none")])
+                self.differ(path, message, "a node", "none")
 
     def report(self, source: str, destination: str) -> VerificationReport:
         """The report as frozen data."""
@@ -318,7 +307,3 @@ def _size(node: Node) -> int:
     if not isinstance(node, ArrayNode) or node.layout is None:
         return 0
     return prod(node.layout.shape) * (node.layout.data_type.itemsize or 0)
-
-
-def _structure(path: str, message: str, found: str, expected: str) -> Problem:
-    return node_problem(path, message, found, expected, kind="verify-structure")
