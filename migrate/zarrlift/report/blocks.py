@@ -28,14 +28,6 @@ _MAKERS: Final = {
     "VerificationReport": "outcome.verification_",
 }
 """Result -> the module with its `blocks` and `brief_lines`, if it has some, and how their names begin."""
-FORMATS: Final = {
-    "zarr1": "Zarr v1",
-    "zarr2": "Zarr v2",
-    "zarr3": "Zarr v3",
-    "zarr3-draft": "the 2022 draft of Zarr v3",
-    "n5": "N5",
-}
-"""Names of the formats."""
 ROUTES: Final = {
     "stay": "metadata only; chunks are unchanged and stay in place",
     "relink": "chunks copied unchanged",
@@ -45,7 +37,6 @@ ROUTES: Final = {
     "regrid": "rechunked",
 }
 """What each route does, in a few words."""
-_TONES: Final = {"refusal": "bad", "warning": "warn", "note": ""}
 
 
 class Where(NamedTuple):
@@ -92,11 +83,6 @@ class ProblemGroup:
     def count_text(self) -> str:
         """`12 times`; "" for one problem."""
         return "" if self.count == 1 else count_text(self.count, "time")
-
-    @property
-    def tone(self) -> str:
-        """How a page colours it."""
-        return _TONES[self.first.severity]
 
 
 def groups_of(problems: Iterable[tuple[str | None, Problem]], *, most: int | None) -> list[ProblemGroup]:

@@ -22,6 +22,7 @@ from zarrstack.core.units import (
 )
 
 from ..core.problems import command
+from ..formats.table import FORMATS
 from ..storage.silence import Silence
 from . import blocks as b
 
@@ -260,7 +261,7 @@ def _details(array: ArrayStatus) -> Iterator[b.Block]:
 
 
 def _job(status: Status) -> Iterator[tuple[str, str]]:
-    yield "format", b.FORMATS.get(status.format, status.format)
+    yield "format", FORMATS[status.format].title
     yield from ((seen.name, seen.summary) for seen in status.conventions)
     yield "host", safe(status.host or "")
     yield "excluded", count_text(status.excluded, "node") if status.excluded else ""

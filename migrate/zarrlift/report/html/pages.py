@@ -40,10 +40,12 @@ _TONES: Final = {
     "failed": "bad",
     "refused": "bad",
     "REFUSED": "bad",
+    "refusal": "bad",
+    "warning": "warn",
     "incomplete": "warn",
     "running": "warn",
 }
-"""The tones of states."""
+"""The tones of states and severities."""
 _LONGEST: Final = 400
 """Maximum number of characters of a text, unless it is to be copied."""
 _DOCUMENT: Final = 1000
@@ -218,7 +220,11 @@ def _pre(lines: Iterable[str]) -> Html:
 def _problem(group: ProblemGroup) -> Html:
     first = group.first
     kind = f"{first.kind}, {group.count_text}" if group.count > 1 else first.kind
-    head = (element("span", _short(first.message)), " ", element("span", kind, class_=group.tone))
+    head = (
+        element("span", _short(first.message)),
+        " ",
+        element("span", kind, class_=_TONES.get(first.severity, "")),
+    )
     facts = {"found": group.found, "expected": first.expected, "what to do": first.advice}
     body = [_pairs((name, text or "") for name, text in facts.items())]
     for where in group.places:
