@@ -38,15 +38,11 @@ def below(group: str) -> dict[str, str]:
     return {word: SUMMARIES[f"{of} {word}".strip()] for of, _, word in names if of == group}
 
 
-def lines_below(group: str) -> str:
-    """The list of the commands in a group."""
-    return "\n".join(f"  {word:11}{summary}" for word, summary in below(group).items())
-
-
+_LINES: Final = "\n".join(f"  {word:11}{summary}" for word, summary in below("").items())
 HELP: Final = f"""Usage: zarrlift [-h] [-V [-v]] COMMAND [ARGS]...
 Lift legacy chunked-array archives to Zarr v3: zarrlift migrate old.zarr v3.zarr
 Commands (zarrlift COMMAND -h: its options; zarrlift -V -v: library versions):
-{lines_below("")}
+{_LINES}
 
 Exit codes: {DONE} done, {PARTLY} in part or different, {USAGE} invalid request, {INTERRUPTED} interrupted.
 {DEBUG}=1 shows tracebacks, NO_COLOR=1 no colours.

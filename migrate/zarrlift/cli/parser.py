@@ -25,7 +25,7 @@ from ..storage.redact import redact
 from .commands import COMMANDS, TOP, usage_of
 from .exit_codes import DONE, USAGE
 from .given import Given, usage
-from .names import HELP, lines_below
+from .names import HELP, below
 from .options import (
     Argument,
     Command,
@@ -100,10 +100,7 @@ def _without_command(name: str, words: list[str]) -> int:
 
 def help_of(name: str) -> str:
     """The help of the command line, of a group of commands or of a command."""
-    if not name:
-        return HELP
-    text = parser_of(name).format_help()
-    return text if COMMANDS[name].module else f"{text}\nCommands:\n{lines_below(name)}\n"
+    return parser_of(name).format_help() if name else HELP
 
 
 def parsed(name: str, words: list[str]) -> Given | str:
@@ -200,6 +197,10 @@ def parser_of(name: str) -> ArgumentParser:
                 how |= {"metavar": metavar_of(each, item), "choices": item.choices or None}
                 how |= {"type": _type(item), "action": "append" if item.type == list[str] else "store"}
             group.add_argument(*flags(each, item), **how)
+    if command.module is None:
+        group = parser.add_argument_group("Commands")
+        for word, summary in below(name).items():
+            group.add_argument(word, metavar=word, help=summary)
     return parser
 
 
@@ -247,13 +248,16 @@ class _Help(RawDescriptionHelpFormatter):
         super().add_usage(usage, actions, groups, "Usage: ")
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        from textwrap import fill
+        from textwrap import TextWrapper
 
-        paragraphs = []
-        for paragraph in text.split("\n\n"):
-            kept = paragraph.startswith("  ")
-            paragraphs.append(paragraph if kept else fill(" ".join(paragraph.split()), width))
-        return "\n\n".join(paragraphs)
+        fill = TextWrapper(width, break_long_words=False, break_on_hyphens=False).fill
+        fill_kept = TextWrapper(width, subsequent_indent=" " * 6, break_on_hyphens=False).fill
+        return "\n\n".join(
+            "\n".join(map(fill_kept, paragraph.splitlines()))
+            if paragraph.startswith("  ")
+            else fill(" ".join(paragraph.split()))
+            for paragraph in text.split("\n\n")
+        )
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         from textwrap import wrap
