@@ -61,12 +61,9 @@ def blocks(outcome: BatchOutcome) -> Iterator[b.Block]:
     yield b.Section(title="Archives")
     yield b.Table(columns=_COLUMNS, items=first, row=_row, most=_SHOWN, what="archive", more=_details)
     yield b.Section(on="text")
-    if is_plan:
-        refusals = [(row.name, problem) for row in first for problem in _refusals(row)]
-        yield b.Problems(problems=refusals, refusal="refused")
-    else:
-        errors = [(row.state, safe(row.name), text) for row in first if (text := _problem(row))]
-        yield b.Failures(errors, most=_SHOWN)
+    for state in dict.fromkeys(row.state for row in first):
+        wrong = [(row.name, problem) for row in first if row.state == state for problem in _refusals(row)]
+        yield b.Problems(problems=wrong, refusal="refused" if is_plan else state)
     yield b.Section()
     if outcome.left:
         count = count_text(outcome.left, "archive")

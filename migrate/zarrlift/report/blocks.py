@@ -247,15 +247,6 @@ class Problems(Block):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Failures(Block):
-    """What is wrong with rows of a table: state, place and text of each; equal texts are grouped."""
-
-    rows: Sequence[tuple[str, str, str]]
-    most: int
-    what: str = ""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class Advice(Block):
     """What to do next, and the command for it."""
 

@@ -134,12 +134,6 @@ def _lines(block: b.Block, page: Page) -> Iterable[str]:
         case b.Problems():
             most = None if page.everything else PLACES
             return problem_lines(block.grouped(most), page, refusal=block.refusal)
-        case b.Failures():
-            excerpt = page.first(block.rows, block.most)
-            return (
-                *failure_lines(excerpt, page),
-                *page.rest(len(block.rows) - len(excerpt), block.what),
-            )
         case b.Advice():
             return page.advice(block.text, block.command)
     return ()
@@ -237,43 +231,8 @@ def _first(groups: Iterable[ProblemGroup]) -> list[ProblemGroup]:
     return first
 
 
-def failure_lines(rows: Iterable[tuple[str, str, str]], page: Page) -> Iterator[str]:
-    """What is wrong with rows of a table: state, place and text of each; equal texts are grouped."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for state, place, text in rows:
-        groups.setdefault((state, text), []).append(place)
-    for (state, text), places in groups.items():
-        excerpt = page.first(places, PLACES)
-        count = count_text(len(places), "time") if len(places) > 1 else ""
-        yield from _entry(state, "bad", text, excerpt, page, count=count, more=len(places) - len(excerpt))
-
-
-def _entry(
-    head: str,
-    tone: Tone,
-    text: str,
-    places: Sequence[str],
-    page: Page,
-    *,
-    count: str,
-    more: int,
-) -> Iterator[str]:
-    """One text with its only place, or with a count and its first places; `more` are not shown."""
-    head += ":"
-    if count:
-        text += f" ({count})"
-    elif places:
-        text = f"{places[0]}: {text}"
-    wrapped = page.paragraph(f"{head} {text}", indent=2, hang=4)
-    wrapped[0] = wrapped[0].replace(head, page.paint(head, tone), 1)
-    yield from wrapped
-    if count:
-        for place in places:
-            yield from page.paragraph(f"at {place}", indent=4, hang=6)
-        yield from page.rest(more, indent=4)
-
-
 def _group(group: ProblemGroup, page: Page, head: str, *, advised: bool) -> Iterator[str]:
+    """One problem with its place, or equal ones with their number and the first places."""
     first = group.first
     text = safe(first.message)
     if group.found is not None:
@@ -281,15 +240,18 @@ def _group(group: ProblemGroup, page: Page, head: str, *, advised: bool) -> Iter
     if first.expected is not None:
         text += f"; expected {safe(first.expected)}"
     places = [place for where in group.places if (place := _place(where))]
-    yield from _entry(
-        head,
-        _TONES[first.severity],
-        text,
-        places,
-        page,
-        count=group.count_text,
-        more=group.more,
-    )
+    if group.count_text:
+        text += f" ({group.count_text})"
+    elif places:
+        text = f"{places[0]}: {text}"
+    head += ":"
+    wrapped = page.paragraph(f"{head} {text}", indent=2, hang=4)
+    wrapped[0] = wrapped[0].replace(head, page.paint(head, _TONES[first.severity]), 1)
+    yield from wrapped
+    if group.count_text:
+        for place in places:
+            yield from page.paragraph(f"at {place}", indent=4, hang=6)
+        yield from page.rest(group.more, indent=4)
     if first.advice is not None and advised:
         yield from page.paragraph(safe(first.advice), indent=4)
 

@@ -181,9 +181,6 @@ def _block(block: b.Block, rows: int) -> Html:
                 key=lambda group: (ORDER.index(group.first.severity), group.first.kind, -group.count),
             )
             return joined((*map(_problem, groups[:_MAX_GROUPS]), _more(len(groups) - _MAX_GROUPS, "problem")))
-        case b.Failures() if block.rows:
-            texts = (f"{state}: {place}: {text}" for state, place, text in block.rows[: block.most])
-            return element("ul", *(element("li", _short(text)) for text in texts))
         case b.Advice():
             return element("p", block.text, " ", element("code", block.command))
         case b.Table() if block.items:
