@@ -167,7 +167,7 @@ def test_sections_have_priority_over_options_and_these_over_the_file() -> None:
     file = parse_recipe({"order": "C", "endian": "big", "arrays": {"a": {"order": "F"}}})
     given = parsed("migrate", ["a", "--recipe", "file.toml", "--set", "order=keep"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zarrlift.cli.given.load_recipe", lambda _: file)
+        patch.setattr("zarrlift.cli.options.load_recipe", lambda _: file)
         recipe = given.recipe()
     assert [recipe.for_array(path).order for path in ("a", "b")] == ["F", "keep"]
     assert recipe.for_array("b").endian == "big"

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..recipe.options import Request, Running, Watching
 from .exit_codes import DONE
-from .given import Given
 from .migrate_commands import moving
+from .options import Given
 from .session import Answer, plain
 
 

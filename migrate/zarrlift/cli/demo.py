@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from .exit_codes import DONE
-from .given import Given, usage
+from .options import Given, usage
 from .session import Answer
 
 if TYPE_CHECKING:

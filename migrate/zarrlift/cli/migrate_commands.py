@@ -25,7 +25,7 @@ from ..recipe.options import (
     values,
 )
 from .exit_codes import DONE, PARTLY
-from .given import Given, load_recipe, usage
+from .options import Given, load_recipe, usage
 from .session import Answer, write
 
 if TYPE_CHECKING:

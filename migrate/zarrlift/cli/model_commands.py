@@ -12,7 +12,7 @@ from zarrstack.core.units import count_text, safe
 from ..recipe.options import Describing
 from ..report import blocks as b
 from .exit_codes import DONE, PARTLY
-from .given import Given, load_recipe, usage
+from .options import Given, load_recipe, usage
 from .session import Answer, plain, say
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from ..recipe.options import Option, Size
 from ..storage.redact import redact
 from .commands import COMMANDS, TOP, usage_of
 from .exit_codes import DONE, USAGE
-from .given import Given, usage
 from .names import HELP, below
 from .options import (
     Argument,
     Command,
+    Given,
     default_of,
     flags,
     help_text,
@@ -36,6 +36,7 @@ from .options import (
     metavar_of,
     names_text,
     sections,
+    usage,
     words_of,
 )
 from .session import Session, say, write, write_json

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 from ..recipe.options import JobPlace, Places
 from ..recipe.signatures import given as options_of
 from .exit_codes import DONE, PARTLY
-from .given import Given
 from .migrate_commands import answer_of, batch_of
+from .options import Given
 from .session import Answer, plain, write
 
 if TYPE_CHECKING:

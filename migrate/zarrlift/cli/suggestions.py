@@ -13,9 +13,8 @@ from ..recipe.options import FORMATS, Option
 from ..storage.redact import redact
 from .commands import COMMANDS, TOP
 from .exit_codes import DONE
-from .given import Given, choices_of, usage
 from .names import below
-from .options import SETTABLE, words_of
+from .options import SETTABLE, Given, choices_of, usage, words_of
 from .session import Answer, plain
 
 

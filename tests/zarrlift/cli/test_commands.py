@@ -23,9 +23,8 @@ from tests.support import report_examples as examples
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.cli.commands import COMMANDS as TABLE
-from zarrlift.cli.given import by_place
 from zarrlift.cli.names import SUMMARIES, below
-from zarrlift.cli.options import words_of
+from zarrlift.cli.options import by_place, words_of
 from zarrlift.cli.suggestions import COMPLETE, candidates
 from zarrlift.core.chain.chain import Chain
 from zarrlift.errors import JobError

@@ -16,7 +16,7 @@ import pytest
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.cli.given import by_place
+from zarrlift.cli.options import by_place
 from zarrlift.core.problems import command
 from zarrlift.errors import JobError
 from zarrlift.formats import table
