@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from math import prod
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -62,15 +62,6 @@ zarr-python from a shard or used in the comparison.
 """
 _BATCH_BLOCKS: Final = 64
 """Blocks read together; this halves zarr-python's cost per block."""
-
-
-class Stored(NamedTuple):
-    """Linear indexes of objects of the result, ascending."""
-
-    there: Indexes
-    """Stored objects."""
-    expected: Indexes
-    """Objects that contain data of some stored object of the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,12 +216,15 @@ class ArrayValues:
         """Whether the objects of source and result correspond one to one."""
         return self.grid.chunk_shape == self.layout.object_shape
 
-    def stored(self) -> Stored:
-        """The objects of both sides, from a new listing; StorageError."""
-        there = list_chunks(self._destination, self.result.prefix, self.result.keys, self.grid)
+    def stored(self) -> tuple[Indexes, Indexes]:
+        """The objects of the result, and those that contain data of a stored object of the source.
+
+        They are linear indexes in the result's grid, ascending, from new listings; StorageError.
+        """
+        existing = list_chunks(self._destination, self.result.prefix, self.result.keys, self.grid)
         objects = self.layout.objects
         legacy = list_chunks(self._source, self.layout.prefix(self.path), self.layout.keys, objects)
-        return Stored(there, legacy if self.aligned else touched(legacy, objects, self.grid))
+        return existing, legacy if self.aligned else touched(legacy, objects, self.grid)
 
     def whole(self, wanted: Indexes, *, budget: int, pool: ThreadPoolExecutor) -> Iterator[Compared]:
         """Compare all objects of the result with these linear indexes, and others in the same regions.

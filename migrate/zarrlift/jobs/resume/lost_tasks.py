@@ -141,8 +141,8 @@ def lost_between(plan: ArrayPlan, present: Indexes, recorded: Mapping[int, Recor
     """
     assert plan.between is not None
     layout, bounds = plan.between.layout, plan.between.bounds
-    there = WrittenObjects.of(layout, present, bounds, plan.between.block_shape, first_pass=True)
-    count = Counter(there.numbers.tolist())
+    existing = WrittenObjects.of(layout, present, bounds, plan.between.block_shape, first_pass=True)
+    count = Counter(existing.numbers.tolist())
     return {number for number, task in recorded.items() if number < 0 and task.objects > count[number]}
 
 
