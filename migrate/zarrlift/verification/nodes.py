@@ -19,12 +19,10 @@ import numpy as np
 
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSON, canonical
-from zarrstack.core.paths import join
 
 from ..archive.nodes import ArrayNode, Layout, Node
 from ..conventions.base import Change
 from ..core.data_types.v3 import DataType
-from ..core.problems import refusal
 from ..planning.chunk_advice import explain_pointer
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
@@ -33,7 +31,7 @@ from .conventions import findings, lost_values
 from .documents import VARIABLE, fill_difference, named, type_difference
 from .listed_objects import Listings, compare_objects
 from .sampling import SAMPLED, a_missing_chunk, first_samples, unlisted
-from .zarr_python_reader import DOCUMENT, ResultNode, data_type_name, native
+from .zarr_python_reader import ResultNode, data_type_name, native, node_problem
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
@@ -61,18 +59,8 @@ class Differences:
 
     def say(self, what: str, found: object, expected: object, *, kind: str = "verify-metadata") -> None:
         """Add one difference in the node's document."""
-        self.add(
-            [
-                refusal(
-                    kind,
-                    f"the {what} differs",
-                    node=self.node,
-                    key=join(self.node, DOCUMENT),
-                    found=str(found),
-                    expected=str(expected),
-                )
-            ]
-        )
+        message = f"the {what} differs"
+        self.add([node_problem(self.node, message, str(found), str(expected), kind=kind)])
 
 
 def compare_attributes(
@@ -88,8 +76,11 @@ def compare_attributes(
     source = dict(node.attributes)
     if recipe.attributes == "strict":
         expected, source = strict(expected), strict(source)
-    for name, (mine, theirs) in attribute_differences(result.attributes, expected):
-        differences.say(f"attribute {name!r}", mine, theirs, kind="verify-attributes")
+    for name in sorted(result.attributes.keys() | expected.keys()):
+        sides = result.attributes, expected
+        mine, theirs = (canonical(each[name]) if name in each else "nothing" for each in sides)
+        if mine != theirs:
+            differences.say(f"attribute {name!r}", mine, theirs, kind="verify-attributes")
     if change.attributes is not None:
         labels = None
         if isinstance(node, ArrayNode) and node.layout is not None and result.metadata is not None:
@@ -111,17 +102,6 @@ def strict(value: JSON) -> JSON:
     if isinstance(value, dict):
         return {name: strict(item) for name, item in value.items()}
     return value
-
-
-def attribute_differences(found: JSON, expected: JSON) -> list[tuple[str, tuple[str, str]]]:
-    """Names of attributes that differ, with the found and expected values as JSON text."""
-    result = []
-    for name in sorted(found.keys() | expected.keys()):
-        mine = canonical(found[name]) if name in found else "nothing"
-        theirs = canonical(expected[name]) if name in expected else "nothing"
-        if mine != theirs:
-            result.append((name, (mine, theirs)))
-    return result
 
 
 Count = Callable[[int, int], None]
