@@ -231,7 +231,7 @@ class _Reading:
 
     def _request(self, members: dict[str, Any]) -> RowRequest:
         """What a row asks for; UsageError."""
-        text = json.dumps(members, sort_keys=True)
+        text = json.dumps(members) if members else ""
         if text not in self._requests:
             for name in members.keys() & _FLAGS:
                 members[name] = _flag(name, members[name])

@@ -22,9 +22,10 @@ from ...formats.search import search
 from ...recipe.changes import WHOLE_OPTIONS
 from ...recipe.options import Request, values
 from ...recipe.recipe import Recipe
+from ...storage.local.sibling_names import with_suffix
 from ...storage.open_storage import is_url, place_below, refuse_mistyped
 from ...storage.redact import redact
-from ..ledger.job_places import job_beside, local_path, with_local_path
+from ..ledger.job_places import SUFFIX, job_beside, local_path, with_local_path
 
 log: Final = logging.getLogger("zarrlift")
 _FIELD: Final = re.compile(r"\{(\w*)\}")
@@ -126,7 +127,11 @@ def new_row(
     number: int, name: str, source: str, destination: str, request: RowRequest, beside: Path
 ) -> BatchRow:
     """An archive of which nothing is known but its row in a list in the folder `beside`."""
-    job = str(job_beside(destination, beside))
+    if os.path.isabs(destination):
+        above, last = os.path.split(destination)
+        job = os.path.join(above, with_suffix(last, SUFFIX))  # as `job_beside`, in a third of the time
+    else:
+        job = str(job_beside(destination, beside))
     return BatchRow(
         number=number, name=name, source=source, destination=destination, request=request, job=job
     )
@@ -252,7 +257,7 @@ def raise_for(problems: list[str], found: str | None = None) -> None:
 
 def refuse_secrets(place: str, key: str) -> None:
     """Raise UsageError for a URL that must not be written to a list."""
-    if redact(place) != place:
+    if "://" in place and redact(place) != place:
         raise UsageError(
             "a batch does not store users, passwords and queries of URLs",
             key=key,

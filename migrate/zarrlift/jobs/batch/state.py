@@ -27,7 +27,7 @@ from ...storage.open_storage import is_url
 from ..claim import ClaimHolder
 from ..ledger.database import VERSION, reporting_damage, stable_notes
 from ..ledger.job_places import SUFFIX, names_of
-from ..ledger.last_run import LastRun, activity, last_run, seconds_spent
+from ..ledger.last_run import activity, last_run, seconds_spent
 from ..ledger.ledger import Job
 from ..outcome import Figures
 from .rows import BatchRow
@@ -44,14 +44,13 @@ REFUSED_SUFFIX: Final = ".zarrlift.refused"
 
 def state(row: BatchRow) -> BatchRow:
     """An archive as its job has it; without one, as the reason in its place does."""
-    notes = stable_notes(row.job) or {}
+    notes = stable_notes(row.job)
+    if notes is not None and (done := _of_notes(notes, row)):
+        return replace(row, **done)
     path = Path(row.job)
     try:
-        with reporting_damage(path):
-            if notes.get("state") in COMPLETE and (done := _of_notes(notes, row)):
-                return replace(row, **done)
-            with Job.open(path, write=False) as job:
-                return replace(row, **_of_job(job, row))
+        with reporting_damage(path), Job.open(path, write=False) as job:
+            return replace(row, **_of_job(job, row))
     except JobError as error:
         if row.begun():
             return replace(row, state="failed", problems=(error.problem,))
@@ -60,18 +59,22 @@ def state(row: BatchRow) -> BatchRow:
 
 def _of_notes(notes: Mapping[str, str], row: BatchRow) -> dict[str, Any]:
     """The fields that the notes of a job that is done determine; none if the job must be opened for them."""
-    header = json.loads(notes["plan"])
-    is_same = header["source"] == row.source or (header["in_place"] and "beside" in notes)
-    if not is_same or header["recipe"] != row.request.recipe_json or notes.get("version") != VERSION:
+    if notes.get("state") not in COMPLETE or notes.get("version") != VERSION:
         return {}
-    run = LastRun.from_text(notes["run"])
-    return {
-        "format": header["format"],
-        "state": notes["state"],
-        "seconds": run.seconds if run.ended is not None else 0.0,
-        "verified": notes.get("verified"),
-        **Figures(*json.loads(notes["figures"]))._asdict(),
-    }
+    try:
+        header, run, figures = (json.loads(notes[name]) for name in ("plan", "run", "figures"))
+        is_same = header["source"] == row.source or (header["in_place"] and "beside" in notes)
+        if not is_same or header["recipe"] != row.request.recipe_json or run["ended"] is None:
+            return {}
+        return {
+            "format": header["format"],
+            "state": notes["state"],
+            "seconds": run["seconds"],
+            "verified": notes.get("verified"),
+            **Figures(*figures)._asdict(),
+        }
+    except (ValueError, KeyError, TypeError):
+        return {}
 
 
 def _of_job(job: Job, row: BatchRow) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from zarrlift.jobs.batch import acts
 from zarrlift.jobs.batch.rows import BatchRow
 from zarrlift.jobs.batch.state import reason_path
 from zarrlift.jobs.ledger.database import stable_notes
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.report.batch import progress_line
 from zarrlift.report.html.pages import write_batch_page
 from zarrlift.transfer.events import Ended, Event
@@ -257,6 +258,16 @@ def test_what_the_notes_of_a_job_say_is_what_it_says_when_it_is_opened(
             ]
     monkeypatch.setattr("zarrlift.jobs.batch.state.Job.open", None)
     assert zarrlift.Batch(LIST, only="old/a/*").status().counts == {"done": 2}, "without opening any job"
+
+
+@pytest.mark.parametrize("note", ["figures", "run"])
+def test_a_job_without_a_note_is_opened(note: str, old: Path) -> None:
+    made = zarrlift.batch("old/a", to="v3/a/{relative}.zarr")
+    (row, _) = made.rows
+    with Job.open(Path(row.job)) as job:
+        job.note(**{note: None})
+    opened, _ = made.rows
+    assert replace(opened, seconds=0.0) == replace(row, seconds=0.0)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from zarrlift.jobs.batch import each
 from zarrlift.jobs.batch.list_file import list_text, read_list, write_list
 from zarrlift.jobs.batch.rows import RowRequest, new_row
 from zarrlift.jobs.claim import ClaimHolder
+from zarrlift.jobs.ledger.job_places import job_beside
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.recipe.recipe import RequiredModel
 from zarrlift.storage.local.owner_process import OwnerProcess
@@ -406,3 +407,9 @@ def test_a_job_that_another_process_removes_to_begin_again_is_no_failure(
     assert not [problem for row in outcome.rows for problem in row.problems]
     assert planned.run().counts == {"done": 2}
     assert next(looks) > look
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "d" * 255, "ä b\udcff", "s3:", "a::b"])
+def test_the_job_of_a_row_is_where_migrate_puts_it(name: str, tmp_path: Path) -> None:
+    row = new_row(1, name, name, str(tmp_path / "x" / name), RowRequest(), tmp_path)
+    assert row.job == str(job_beside(row.destination, tmp_path))
