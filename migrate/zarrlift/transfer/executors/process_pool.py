@@ -358,5 +358,5 @@ def _serve(
             except Exception as error:  # noqa: BLE001 - the coordinator judges it
                 answer = (error, None)
             pipe.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OSError):  # nobody takes the answer: this process must print no traceback
         os._exit(1)
