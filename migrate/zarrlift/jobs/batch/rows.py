@@ -127,7 +127,7 @@ def new_row(
     number: int, name: str, source: str, destination: str, request: RowRequest, beside: Path
 ) -> BatchRow:
     """An archive of which nothing is known but its row in a list in the folder `beside`."""
-    if os.path.isabs(destination):
+    if os.path.isabs(destination) and not is_url(destination):
         above, last = os.path.split(destination)
         job = os.path.join(above, with_suffix(last, SUFFIX))  # as `job_beside`, in a third of the time
     else:
