@@ -222,19 +222,15 @@ class _Pipe:
         return self._incoming.fileno(), self._outgoing.fileno()
 
     def send_bytes(self, message: bytes) -> None:
-        self._outgoing.write(len(message).to_bytes(_LENGTH, "little"))
-        self._outgoing.write(message)
+        self._outgoing.write(len(message).to_bytes(_LENGTH, "little") + message)
         self._outgoing.flush()
 
     def recv_bytes(self) -> bytes:
-        length = int.from_bytes(self._read(_LENGTH), "little")
-        return self._read(length)
-
-    def _read(self, length: int) -> bytes:
-        data = self._incoming.read(length)
-        if len(data) < length:
+        length = int.from_bytes(self._incoming.read(_LENGTH), "little")
+        message = self._incoming.read(length)
+        if not message or len(message) < length:
             raise EOFError
-        return data
+        return message
 
     def close(self) -> None:
         self._incoming.close()
@@ -327,7 +323,7 @@ def _refuse_few_files(workers: int) -> None:
 def _serve(
     pipe: Any, inherited: Function | None = None, initializer: Callable[[], None] | None = None
 ) -> None:
-    """Answer calls until the process is ended; SIGTERM ends it, after a call has given up."""
+    """Answer calls until the process is ended; SIGTERM ends a new one, after its call has given up."""
     messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -343,20 +339,27 @@ def _serve(
         messages.put(_END)
 
     threading.Thread(target=listen, name="zarrlift-parent", daemon=True).start()
+    calling = False
+
+    def end(*_: object) -> None:
+        if calling:
+            raise KeyboardInterrupt
+        os._exit(1)
+
+    if inherited is None:  # a copy is killed instead
+        signal.signal(signal.SIGTERM, end)
     if initializer is not None:
         initializer()
     try:
-        while True:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            if (message := messages.get()) == _END:
-                return
+        while (message := messages.get()) != _END:
             function, arguments, named = pickle.loads(message)  # noqa: S301 - our own process wrote it
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
             called: Any = function or inherited
+            calling = True
             try:
                 answer: tuple[Exception | None, Any] = (None, called(*arguments, **named))
             except Exception as error:  # noqa: BLE001 - the coordinator judges it
                 answer = (error, None)
+            calling = False
             pipe.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
     except (KeyboardInterrupt, OSError):  # nobody takes the answer: this process must print no traceback
         os._exit(1)
