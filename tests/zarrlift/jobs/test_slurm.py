@@ -225,7 +225,7 @@ def test_elements_that_run_one_list_are_killed_and_requeued(
         states = system.ended(array)
         assert {*states.values()} == {"COMPLETED"}, states
         assert system.ended(checking) == {"N/A": "COMPLETED"}
-    assert zarrlift.Batch(tmp_path / "v3.zarrlift.jsonl").status().counts == {"done": 12}
+    assert zarrlift.Batch(tmp_path / "all.jsonl").status().counts == {"done": 12}
     assert results(tmp_path / "v3") == results(tmp_path / "calm")
     assert list((tmp_path / "v3").glob("*.claim*")) == []
 
