@@ -108,6 +108,10 @@ def _undone(result: OpenResult, source_options: StorageOptions, problems: list[P
     source = _source_of_links(job, plan, source_options)
     removed = _removed(result, source, documents, problems)
     if isinstance(place, LocalStorage) and not plan.in_place:
+        if not any(problem.kind == "storage" for problem in problems):
+            # From now on, a job that was moved may find nothing: only directories are left.
+            job.note(undoing="emptied")
+            job.commit()
         keys = {problem.key for problem in problems}
         problems.extend(_sweep(place, keys, documents.kept & documents.arrays))
     if (aside := restore_previous_tree(job, place)) is not None:

@@ -21,6 +21,7 @@ from zarr.errors import ZarrUserWarning
 import zarrlift
 from zarrlift.errors import JobError
 from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.ownership import OwnObjects
 
 
 def migrated(source: Path, destination: Path, **options: Any) -> Path:
@@ -271,6 +272,10 @@ def raising_for(path: str) -> Callable[..., None]:
     return records
 
 
+def killed(*_: Any, **__: Any) -> Any:
+    raise Killed
+
+
 def interrupted_undo(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An undo that is killed after its first documents."""
     with monkeypatch.context() as patched:
@@ -294,6 +299,32 @@ def test_an_interrupted_undo_goes_on_where_the_result_was_moved_to(
         zarrlift.resume(job, destination=moved)
     assert zarrlift.undo(job).state == "undone"
     assert directories(tmp_path) == ["jobs", "source"]
+
+
+@pytest.mark.parametrize("step", ["_removed", "_sweep"])
+def test_an_interrupted_undo_of_a_job_that_was_moved_alone(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks without documents do not show whose they are; where only directories are left, it has ended."""
+    source = write_archive(tmp_path / "source")
+    result, job = migrated(source, tmp_path / "result"), tmp_path / "result.zarrlift.db"
+    with monkeypatch.context() as patched:
+        if step == "_removed":
+            patched.setattr(OwnObjects, "of_node", killed)
+        else:
+            patched.setattr("zarrlift.jobs.undo._sweep", killed)
+        with pytest.raises(Killed):
+            zarrlift.undo(job)
+    (tmp_path / "other").mkdir()
+    moved = job.rename(tmp_path / "other" / job.name)
+    if step == "_removed":
+        left = tree(result)
+        with pytest.raises(JobError, match=r"was not found.*put it back to where the output is"):
+            zarrlift.undo(moved)
+        assert tree(result) == left
+        moved = moved.rename(job)
+    assert zarrlift.undo(moved).state == "undone"
+    assert not tree(result)
 
 
 def test_an_interrupted_undo_ends_where_only_a_document_of_others_is_left(

@@ -124,10 +124,12 @@ def settle_result(job: Job, target: PathText, places: Places) -> None:
         # The snapshots of a repository name their job.
         storage = place if place.on_branch else with_layers(place, job.record.dest_through)
         if not (place.on_branch or require_result(job, job.plan(), storage)):
-            if not _is_unpublished(job, storage):
-                return
-            if storage.is_empty():
+            is_unpublished = _is_unpublished(job, storage)
+            # An undo that was interrupted has noted before it removes the last directories.
+            if (is_unpublished or job.fact("undoing") == "yes") and storage.is_empty():
                 raise _not_found(job, header["destination"])
+            if not is_unpublished:
+                return
         _record_places(job, existing(job.sources)[0], header["destination"])
 
 
@@ -184,12 +186,15 @@ def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
 
 
 def _not_found(job: Job, destination: str) -> JobError:
+    if job.fact("undoing") == "yes" and job.has_moved:  # no document shows whose the rest is
+        advice = "If only the job file was moved, put it back to where the output is"
+    else:
+        advice = "If it was moved, resume the job with --destination (in place --source) first"
     return JobError(
         "the output of this job was not found",
         key=str(job.path),
         found=f"nothing of it at {destination}",
-        advice="If it was moved, resume the job with --destination (in place --source) first; if it was"
-        " deleted, delete the job file.",
+        advice=f"{advice}; if it was deleted, delete the job file.",
     )
 
 

@@ -322,6 +322,8 @@ class Life:
             ended = self.command(site, words, random.Random(turn))
             if self.play.told.wrong:
                 return
+            if ended is not None and "put it back" in ended.err and site.job.parent != site.result.parent:
+                self._files.put_back(site)
         self._dead_end(site, "cannot be undone", ended)
 
     def _dead_end(self, site: Site, what: str, ended: Ended | None) -> None:

@@ -257,6 +257,11 @@ class Files:
         self._sites[:] = [site if other is stray else other for other in self._sites]
         return site
 
+    def put_back(self, site: Site) -> None:
+        """Move a job file back to its result."""
+        self._play.shell("mv", *_with_prefix(site.job), f"{site.result.parent}/")
+        site.job = site.result.parent / site.job.name
+
     def _add(self, site: Site, folder: Path, job_folder: Path, archive: Archive) -> None:
         other = site.moved_to(folder / site.result.name, job_folder / site.job.name, archive)
         other.is_copy = other.displaced = True
