@@ -23,7 +23,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import zarrlift
-from zarrlift.jobs.batch import list_file
 from zarrlift.jobs.ledger import database
 from zarrstack.layers.cache import folder_control
 
@@ -301,7 +300,6 @@ def row(first: str) -> list[str]:
 def test_the_versions_of_files_are_those_of_the_code() -> None:
     versions = {
         "job (": database.VERSION,
-        "list of a batch": str(list_file.VERSION),
         "disk tier": str(folder_control.VERSION),
     }
     assert {name: row(name)[1] for name in versions} == versions
