@@ -154,8 +154,8 @@ def test_a_batch_of_every_format(system: str, tmp_path: Path) -> None:
         subprocess.run(["cp", "-r", archive(name).path, link], check=True)
     script = """
 run("batch", "run", "old", "--to", "new/{relative}.zarr", "--workers", "2")
-run("verify", "new", "--full")
-run("undo", "--yes", "--yes", "new")
+run("verify", "new.zarrlift.jsonl", "--full")
+run("undo", "--yes", "--yes", "new.zarrlift.jsonl")
 """
     told(system, script, tmp_path)
 
