@@ -6,6 +6,7 @@ that a killed process left in the middle of a commit, which is a write: in that 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import logging
@@ -16,6 +17,7 @@ import stat
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -28,9 +30,8 @@ from ...storage.local.partial_files import partial_name
 from ...storage.local.system_errors import file_limit_text
 
 log: Final = logging.getLogger("zarrlift")
-
-
-_reader: Final = threading.local()
+_reading: Final = threading.Lock()
+"""Held while the database of this process in memory is read."""
 
 
 class HeldError(JobError):
@@ -165,12 +166,20 @@ def stable_notes(path: str) -> dict[str, str] | None:
             file.seek(0)
             if file.read(_WHOLE) != content or not content.startswith(SQLITE):
                 return None
-        db = vars(_reader).setdefault("db", None) or sqlite3.connect(":memory:", isolation_level=None)
-        _reader.db = db
-        db.deserialize(content)
-        return {name: as_text(value) for name, value in db.execute("SELECT name, value FROM meta")}
+        with _reading:
+            db = _in_memory()
+            db.deserialize(content)
+            return {name: as_text(value) for name, value in db.execute("SELECT name, value FROM meta")}
     except (OSError, sqlite3.Error, AttributeError):  # the last one of an SQLite without `deserialize`
         return None
+
+
+@cache
+def _in_memory() -> sqlite3.Connection:
+    """A database that takes the content of files; making one takes as long as opening a file."""
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    atexit.register(db.close)
+    return db
 
 
 @contextlib.contextmanager
