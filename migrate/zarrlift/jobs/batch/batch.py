@@ -288,12 +288,10 @@ def batch(
     else:
         path = list_path(texts, to, list_file)
         rows = find_archives(texts, to, wanted, path.parent, opening.storage_options)
-        if dry_run:
-            made = object.__new__(Batch)
-            made._set(path, rows, only)
-        else:
-            _write(path, rows, replaces=not run)
-            made = Batch(path, only=only)
+        if not dry_run:
+            rows = _written(path, rows, replaces=not run)
+        made = object.__new__(Batch)
+        made._set(path, rows, only)
     if dry_run:
         made.plan(**how)
     elif run:
@@ -326,14 +324,18 @@ def list_path(places: Sequence[str], to: str | None, given: PathText | None) -> 
     return sibling(folder, LIST_SUFFIX) if named else folder / f"batch{LIST_SUFFIX}"
 
 
-def _write(path: Path, rows: Sequence[BatchRow], *, replaces: bool) -> None:
-    """Write a list, unless it is there already; JobError if another one is, which may have been edited."""
+def _written(path: Path, rows: Sequence[BatchRow], *, replaces: bool) -> list[BatchRow]:
+    """The rows of a list, which is written unless it is there already.
+
+    JobError if another one is there, which may have been edited.
+    """
     if replaces or not os.path.lexists(path):
         write_list(path, rows)
-        return
-    existing = {row.source: row for row in read_list(path)}
+        return read_list(path)
+    existing = read_list(path)
+    by_source = {row.source: row for row in existing}
     for row in rows:
-        earlier = existing.get(row.source)
+        earlier = by_source.get(row.source)
         found = f"{redact(row.source)} to {redact(row.destination)}"
         if earlier is None:
             found += ", which is not in it"
@@ -345,6 +347,7 @@ def _write(path: Path, rows: Sequence[BatchRow], *, replaces: bool) -> None:
             found=found,
             advice=f"Run that list: {command('batch', 'run', str(path))}. batch list --output replaces it.",
         )
+    return existing
 
 
 def _is_updated(row: BatchRow) -> bool:

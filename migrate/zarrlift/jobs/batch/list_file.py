@@ -28,7 +28,7 @@ from ...recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
 from ...recipe.options import Option, Request, require_format
 from ...recipe.recipe import Recipe
 from ...recipe.toml_file import load_recipe, parse_recipe
-from ...storage.local.partial_files import partial_name, sweep_partial
+from ...storage.local.partial_files import replace_file
 from ...storage.open_storage import is_url, refuse_mistyped
 from ..ledger.job_places import local_path, with_local_path
 from .rows import (
@@ -83,12 +83,9 @@ def _has_surrogates(text: str) -> bool:
 
 def write_list(path: Path, rows: Iterable[BatchRow]) -> None:
     """Write a list, which appears complete, or replace one; JobError."""
-    partial = partial_name(str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        sweep_partial(str(path))
-        Path(partial).write_text(list_text(rows, str(path.parent), ascii_only=False), "utf-8", newline="\n")
-        os.replace(partial, path)
+        replace_file(str(path), list_text(rows, str(path.parent), ascii_only=False).encode())
     except OSError as error:
         raise JobError("cannot write the list", key=str(path), found=error.strerror) from error
 

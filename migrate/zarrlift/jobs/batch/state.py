@@ -21,7 +21,7 @@ from zarrstack.core.json_text import JSONObject
 from ...core.problems import JoinedProblems, any_refusal
 from ...errors import JobError
 from ...storage.base import BESIDE
-from ...storage.local.partial_files import partial_name, sweep_partial
+from ...storage.local.partial_files import replace_file
 from ...storage.local.sibling_names import sibling
 from ...storage.open_storage import is_url
 from ..claim import ClaimHolder
@@ -160,10 +160,7 @@ def write_reason(row: BatchRow) -> None:
     text = json.dumps({"state": row.state, "problems": [each.to_json() for each in row.problems]}, indent=1)
     with suppress(OSError):
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        sweep_partial(path)
-        partial = partial_name(path)
-        Path(partial).write_text(text + "\n", "utf-8")
-        os.replace(partial, path)
+        replace_file(path, f"{text}\n".encode())
 
 
 def remove_reason(row: BatchRow) -> None:

@@ -68,6 +68,20 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
+def replace_file(path: str, data: bytes) -> None:
+    """Write a file, which appears complete, also in the place of another one. OSError."""
+    partial = partial_name(path)
+    sweep_partial(path)
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+        os.replace(partial, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
 def create_file(at: OpenDirectory, name: str, data: bytes) -> bool:
     """Create a file if there is none; False if there is one. Of several callers, one succeeds. OSError."""
     partial = partial_name(name)
