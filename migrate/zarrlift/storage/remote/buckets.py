@@ -174,8 +174,13 @@ def bucket_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tu
             expected=f"{parts.scheme}://BUCKET/PATH",
         )
     settings = _settings(cloud, parts.scheme, options)
-    complete = {S3.store: _s3, GOOGLE.store: _google, AZURE.store: _azure}[cloud.store]
-    bucket, path = complete(parts, settings, read_only)
+    bucket, path = parts.netloc, parts.path
+    if cloud is AZURE:
+        bucket, path = _azure(parts, settings)
+    elif cloud is S3:
+        _s3(bucket, settings)
+    else:
+        _google(bucket, settings, read_only=read_only)
     settings = {name: value for name, value in settings.items() if value is not False}
     return _opened(cloud.store, bucket, settings, read_only=read_only), path.strip("/")
 
@@ -208,9 +213,9 @@ def _is_named(cloud: Cloud, settings: Mapping[str, Any]) -> bool:
     return any(settings.get(name) for name in (*cloud.who, "skip_signature", "profile", "connection_string"))
 
 
-def _s3(parts: SplitResult, settings: dict[str, Any], _read_only: bool) -> tuple[str, str]:
+def _s3(bucket: str, settings: dict[str, Any]) -> None:
     """Add what a profile and the bucket tell."""
-    place, plain = f"s3://{parts.netloc}", str(settings.get("endpoint", "")).startswith("http://")
+    place, plain = f"s3://{bucket}", str(settings.get("endpoint", "")).startswith("http://")
     for name in UNSUPPORTED_VARIABLES:
         if os.environ.get(name) and not (plain and name == "AWS_CA_BUNDLE"):
             raise _unsupported(f"the variable {name}")
@@ -240,11 +245,10 @@ def _s3(parts: SplitResult, settings: dict[str, Any], _read_only: bool) -> tuple
         if "region" not in settings and (region := profile.region()) is not None:
             settings["region"] = region
     if "region" not in settings:
-        settings["region"] = "us-east-1" if "endpoint" in settings else _region_of(parts.netloc)
-    return parts.netloc, parts.path
+        settings["region"] = "us-east-1" if "endpoint" in settings else _region_of(bucket)
 
 
-def _google(parts: SplitResult, settings: dict[str, Any], read_only: bool) -> tuple[str, str]:
+def _google(bucket: str, settings: dict[str, Any], *, read_only: bool) -> None:
     """Tell the forms of gcsfs' `token` apart: a file, its content, "anon", or a word for a login."""
     if "://" not in (emulator := str(settings.get("base_url") or "://")):
         settings["base_url"] = f"http://{emulator}"
@@ -265,12 +269,11 @@ def _google(parts: SplitResult, settings: dict[str, Any], read_only: bool) -> tu
             raise UsageError("writing to Google's stores without credentials is not supported")
     elif not _is_named(GOOGLE, settings) and not _google_login().exists() and not _has_identity():
         raise UsageError(
-            f"no credentials found for gs://{parts.netloc}: looked at the storage option token,"
+            f"no credentials found for gs://{bucket}: looked at the storage option token,"
             f" GOOGLE_APPLICATION_CREDENTIALS, {_google_login()} and the role of the virtual machine",
             advice="Give token=FILE, or sign in with gcloud auth application-default login; for a public"
             " bucket, give anon=true.",
         )
-    return parts.netloc, parts.path
 
 
 def _google_login() -> Path:
@@ -283,7 +286,7 @@ def _any_token() -> dict[str, Any]:
     return {"token": "anonymous", "expires_at": None}
 
 
-def _azure(parts: SplitResult, settings: dict[str, Any], _read_only: bool) -> tuple[str, str]:
+def _azure(parts: SplitResult, settings: dict[str, Any]) -> tuple[str, str]:
     """`az://CONTAINER/PATH`, `abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH`, or the blob's own URL."""
     container, _, host = parts.netloc.partition("@")
     path = parts.path.strip("/")
