@@ -117,7 +117,7 @@ def check() -> None:
     """What CI looks at besides the tests."""
     install("dev")
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")  # an advertisement, not a warning about our pages
-    site = os.environ.get("ZARRLIFT_SITE") or str(Path(sys.prefix, "site"))
+    site = str(Path(sys.prefix, "site"))
     checks = (
         ("ruff", "check", "--output-format", "concise", "."),
         ("mypy",),

@@ -31,8 +31,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.processes import running
-from tests.support.readers import ENVIRONMENTS
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -371,44 +369,3 @@ def test_every_tolerated_deviation_is_in_the_reference() -> None:
     page = (REFERENCE / "refused.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| ", page, re.MULTILINE)
     assert rows == [(row.name, row.writer) for row in (*DTYPE_DEVIATIONS, *DEVIATIONS)]
-
-
-# The built documentation in a browser; `.ci/run check` builds it, and checks its links.
-
-
-SERVE = """
-import http.server, sys
-handler = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
-make = lambda *parts: handler(*parts, directory=sys.argv[1])
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), make)
-print(server.server_port, flush=True)
-server.serve_forever()
-"""
-
-
-_PARTS = 8
-"""All pages take four minutes, of which CI runs one part."""
-
-
-@pytest.mark.needs_reader("chromium")
-@pytest.mark.needs_reader("site")
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(_PARTS))
-def test_no_page_scrolls_sideways_fails_asks_other_servers_or_shuts_anyone_out(part: int) -> None:
-    site = Path(os.environ["ZARRLIFT_SITE"])
-    pages = (page for page in site.rglob("index.html") if "http-equiv" not in page.read_text())
-    folders = sorted(page.parent.relative_to(site) for page in pages)  # without those that have moved
-    paths = [f"{folder.as_posix()}/".removeprefix("./") for folder in folders]
-    assert len(paths) > 40
-    paths = paths[part::_PARTS]
-    with running([sys.executable, "-c", SERVE, str(site)]) as server:
-        url = f"http://127.0.0.1:{server.stdout.readline().strip()}/"
-        done = subprocess.run(
-            ["node", str(ENVIRONMENTS / "chromium/site.mjs"), os.environ["ZARRLIFT_CHROMIUM"], url, *paths],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == []

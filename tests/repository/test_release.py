@@ -138,11 +138,10 @@ def test_the_workflows_run_every_part_of_ci_and_no_other_test() -> None:
         ".ci/run readers rest",
         ".ci/run random",
         ".ci/run stores",
-        ".ci/run filesystems",
         "make release-check",
         ".ci/run demo check lowest",
     }
-    nightly = {"random", "stores", "filesystems"}
+    nightly = {"random", "stores"}
     assert {word for row in matrix() for word in row["parts"].split()} | nightly == {*parts()}
     assert not [text for text in run if "pytest" in text]
 

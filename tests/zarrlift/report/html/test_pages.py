@@ -22,7 +22,6 @@ import pytest
 import zarr
 from tests.support import report_examples as examples
 from tests.support.job_archives import write_archive
-from tests.support.readers import ENVIRONMENTS
 from tests.support.report_examples import HOSTILE, plane, write_hostile, write_images
 
 import zarrlift
@@ -455,45 +454,3 @@ def test_the_cells_of_the_docs_are_shown_by_a_kernel(tmp_path: Path) -> None:
     assert [output["data"] for output in outcome[:-1]] == [{"text/plain": ""}]  # of the bar
     assert [output["name"] for output in quiet] == ["stdout"]
     assert waiting[0]["text"] == "done\n"
-
-
-# The pages in a browser: nothing scrolls sideways, nothing is requested, nothing of an archive runs.
-
-
-def look(*pages: str) -> list[dict]:
-    """What happened on each page, at each width, light and dark."""
-    command = ["node", str(ENVIRONMENTS / "chromium/look.mjs"), os.environ["ZARRLIFT_CHROMIUM"], *pages]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def url(path: Path) -> str:
-    return path.absolute().as_uri()
-
-
-@pytest.mark.needs_reader("chromium")
-def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for write, name in ((write_images, "images"), (write_hostile, "hostile")):
-        write(tmp_path / name)
-        zarrlift.migrate(name, f"{name}.v3")
-        main(["status", "--check", "--verbose", f"{name}.v3", "--html", f"{name}.html"])
-    fragments = "".join(result._repr_html_() for result in RESULTS.values())
-    head = '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>cells</title></head>'
-    (tmp_path / "notebook.html").write_text(f"{head}<body>{fragments}</body></html>")
-    write_images(tmp_path / "all/images.zarr")
-    write_hostile(tmp_path / "all/hostile.zarr")
-    (tmp_path / "all/broken.zarr").mkdir()
-    (tmp_path / "all/broken.zarr/zarr.json").write_text("{")
-    main(["batch", "run", "all", "--to", "v3/{name}", "--quiet"])
-    main(["status", "v3.zarrlift.jsonl", "--html", "batch.html"])
-    stopped = status_of(200, state="incomplete", problems=examples.FAILED.problems)
-    (tmp_path / "stopped.html").write_text(job_page(stopped, Pictures()))
-    pages = [url(path) for path in sorted(tmp_path.glob("*.html"))]
-    assert len(pages) == 5
-    found = look(*pages)
-    assert len(found) == 4 * 5
-    for page in found:
-        assert (page["told"], page["wider"], page["hacked"], page["faults"]) == ([], 0, False, []), page
-        assert page["details"] > 0
