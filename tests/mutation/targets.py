@@ -28,7 +28,7 @@ MODULES = {
     "fill values": (
         f"{_CORE}/data_types/fill_forms.py",
         f"{_CORE}/data_types/v2.py",
-        "migrate/zarrlift/formats/zarr_v2/fill_values.py",
+        "migrate/zarrlift/formats/zarr_v2/deviations.py",
     ),
     "ledger": (
         f"{_JOBS}/ledger/ledger.py",

@@ -17,8 +17,7 @@ from ..core.grid.chunk_keys import ChunkKeys, DraftKeys, N5Keys
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error
-from .chunk_columns import ChunkColumns
-from .chunk_indexes import NO_CHUNK, chunk_indexes
+from .chunk_columns import NO_CHUNK, ChunkColumns, chunk_indexes
 from .nodes import Layout
 
 METADATA: Final = frozenset(

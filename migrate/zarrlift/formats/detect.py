@@ -15,8 +15,8 @@ from ..recipe.options import Format, require_format
 from ..storage.base import Storage
 from .table import DRAFT, MARKERS, V3, MarkerDocument
 from .table import V2_ARRAY as ARRAY
+from .tree.conflicts import format_of_chunks
 from .tree.documents import documents_at, parse_object, parsed_or_none
-from .tree.two_documents import format_of_chunks
 
 _MAX_LISTED: Final = 1000
 """Maximum number of directories searched for the first node below an implicit root."""
@@ -64,7 +64,7 @@ def nearest(storage: Storage, format: Format | None = None, *, beside_v3: bool =
     seen = _root_markers(storage, format, beside_v3=beside_v3)
     if format in (None, DRAFT.format) and all(path.split("/")[0] == "meta" for path in seen):
         # Nothing, or consolidated metadata of the draft, which has the same name as that of Zarr v2.
-        from .zarr_v3_draft.entry_point import without_entry
+        from .zarr_v3_draft.places import without_entry
 
         if without_entry(storage) is not None:
             seen = {"": Marks((DRAFT,), array=False)}

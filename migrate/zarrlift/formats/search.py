@@ -11,17 +11,20 @@ An archive is found by its documents, which identify a format as in `detect`. It
 - A zip file is an archive if there is one in it; in stores, files are not searched.
 
 Chunks are never listed: a directory that is an array is not entered. Hidden directories are skipped.
+
+In a glob, `*`, `?` and `[]` match within a name, `**` any number of directories.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import translate
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from zarrstack.core.errors import Problem, StorageError, UsageError, ZarrstackError
 from zarrstack.core.paths import join
@@ -32,10 +35,9 @@ from ..storage.containers.table import SUFFIXES
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url, open_storage, place_below
 from .detect import Marks, Seen, choose, detect, marks_at, nearest, nothing
-from .globs import Glob, Positions, divided
-from .tree.links import broken_link, is_above, not_searched
+from .tree.directory import broken_link, is_above, not_searched
 from .tree.walk import passed_over
-from .zarr_v3_draft.entry_point import document_below
+from .zarr_v3_draft.places import document_below
 
 _NAMED: Final = re.compile(r".\.(zarr|n5|zr|zr[123]|zarr[123])$", re.IGNORECASE)
 """End of the names that people give to archives; `.zr3` was the draft's in zarr-python 2."""
@@ -348,3 +350,74 @@ class _Search:
 def _path_of(result: FoundArchive | Problem) -> tuple[list[str], bool]:
     path = result.relative if isinstance(result, FoundArchive) else result.node
     return (path or "").split("/"), isinstance(result, Problem)
+
+
+Positions: TypeAlias = frozenset[int]
+"""The numbers of components that may match the next name of a path; empty if no path below it matches."""
+_MAGIC: Final = re.compile(r"[*?[]")
+_MAGIC_IN_URL: Final = re.compile(r"[*[]")
+"""In a URL, a question mark starts a query."""
+_ANY_DEPTH: Final = "**"
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """The components of a glob below its constant part."""
+
+    names: tuple[re.Pattern[str] | None, ...]
+    """None matches any number of directories."""
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Glob:
+        """The glob with these components."""
+        return cls(tuple(None if name == _ANY_DEPTH else re.compile(translate(name)) for name in names))
+
+    @property
+    def start(self) -> Positions | None:
+        """The positions of the constant part itself; None if that matches."""
+        return self._at({0})
+
+    def after(self, positions: Positions, name: str) -> Positions | None:
+        """The positions after the next name of a path; None if the path matches."""
+        reached: set[int] = set()
+        for position in positions:
+            pattern = self.names[position]
+            if pattern is None:
+                reached.add(position)
+            elif pattern.match(name):
+                reached.add(position + 1)
+        return self._at(reached)
+
+    def any_depth(self, positions: Positions | None) -> bool:
+        """Whether the path matches, or `**` may match here."""
+        return positions is None or any(self.names[position] is None for position in positions)
+
+    def _at(self, positions: Iterable[int]) -> Positions | None:
+        reached: set[int] = set()
+        for position in positions:
+            reached.add(position)
+            while position < len(self.names) and self.names[position] is None:
+                position += 1  # noqa: PLW2901 - `**` matches nothing as well
+                reached.add(position)
+        return None if len(self.names) in reached else frozenset(reached)
+
+
+def divided(place: str) -> tuple[str, Glob | None]:
+    """The constant part of a glob and the rest; the place itself if it is not a glob."""
+    if is_url(place):
+        scheme, slashes, rest = place.partition("://")
+        names = rest.split("/")
+        at = _first(names, _MAGIC_IN_URL)
+        if at is None or "::" in place:
+            return place, None
+        return scheme + slashes + "/".join(names[:at]), Glob.of([name for name in names[at:] if name])
+    names = list(Path(place).parts)
+    at = _first(names, _MAGIC)
+    if at is None or os.path.lexists(os.path.expanduser(place)):
+        return place, None
+    return str(Path(*names[:at])), Glob.of(names[at:])
+
+
+def _first(names: Sequence[str], magic: re.Pattern[str]) -> int | None:
+    """The number of the first component that is not constant."""
+    return next((at for at, name in enumerate(names) if magic.search(name)), None)

@@ -176,7 +176,7 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
                 format="zarr3", key=V3, what="Zarr v3 already", matches=_is_v3, is_array=_is_v3_array
             ),
         ),
-        describer=".zarr_v3.nodes",
+        describer=".zarr_v3",
         nodes=(V3,),
         others=_V2_NODES,  # for the same node, as after in-place work
         no_strays=frozenset({*_V2_NODES, V2_ATTRIBUTES, V2_CONSOLIDATED}),
@@ -190,7 +190,7 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
                 format="n5", key=N5, what="N5", matches=is_n5, is_array=_is_n5_dataset, certain=False
             ),
         ),
-        describer=".n5.nodes",
+        describer=".n5",
         options=("axes",),
         nodes=(N5,),
         attributes=N5,

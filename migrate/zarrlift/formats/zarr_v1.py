@@ -36,7 +36,7 @@ from .tree.documents import wrong_version
 from .tree.open_tree import DescribedArray, Tree
 from .tree.reader import Describer
 from .zarr_v2.array import V2Array, V2ArrayDescriber
-from .zarr_v2.fill_values import specified_fill
+from .zarr_v2.deviations import specified_fill
 
 ATTRIBUTES: Final = "attrs"
 _BEFORE: Final = "__zmeta__"

@@ -17,8 +17,8 @@ from ..core.grid.frames import N5Blocks
 from ..core.json_document import finite
 from ..core.problems import JoinedProblems, warning
 from ..formats.describe import describe
+from ..formats.tree.directory import MAX_LEVELS, bad_name
 from ..formats.tree.documents import parse_object
-from ..formats.tree.node_names import MAX_LEVELS, bad_name
 from ..planning.planner import make_plan
 from ..planning.zarr_json import array_document, group_document, strict_attributes
 from ..recipe.options import Format, Reading

@@ -17,9 +17,9 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
 from ..core.problems import refusal
+from ..formats.tree.directory import MAX_LEVELS, bad_name
 from ..formats.tree.documents import MAX_LEVELS as MAX_LEVELS_INSIDE
 from ..formats.tree.documents import levels
-from ..formats.tree.node_names import MAX_LEVELS, bad_name
 
 MEMBERS: Final = "members"
 OMITTED_IF_NULL: Final = frozenset({"dimension_names", "storage_transformers"})

@@ -11,15 +11,19 @@ from typing import TypeAlias
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSON, JSONObject
 
-from ..archive.chunk_inventory import NOT_LISTED, Inventory, nothing_there, require_countable
+from ..archive.chunk_inventory import (
+    NOT_LISTED,
+    Inventory,
+    nothing_there,
+    require_countable,
+    take_settled_inventory,
+)
 from ..archive.nodes import ArrayNode, Layout, Node, SourceDocument
-from ..archive.settled_inventory import take_settled_inventory
 from ..conventions.apply import ConventionChanges
 from ..conventions.base import Change
 from ..core.identity_cache import IdentityCache
 from ..core.problems import any_refusal, note, refusal
-from ..formats.tree.links import unfollowed_link
-from ..formats.tree.nodes import located
+from ..formats.tree.directory import located, unfollowed_link
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from .chunk_checks import (

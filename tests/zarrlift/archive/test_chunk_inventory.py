@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zarrlift
-from zarrlift.archive import settled_inventory
-from zarrlift.archive.chunk_columns import ChunkColumns
-from zarrlift.archive.chunk_indexes import NO_CHUNK, chunk_indexes
+from zarrlift.archive import chunk_inventory
+from zarrlift.archive.chunk_columns import NO_CHUNK, ChunkColumns, chunk_indexes
 from zarrlift.archive.chunk_inventory import NOT_LISTED, Inventory, task_bounds
 from zarrlift.core.grid.chunk_keys import DraftKeys, N5Keys
 from zarrlift.core.grid.grid import Grid
@@ -228,7 +227,7 @@ def test_a_chunk_that_may_be_rewritten_at_the_same_time_is_listed_again(
     chunk = tmp_path / "a.zarr" / "0"
     write(chunk, 1, modified_ns)
     clock = Clock(chunk)
-    monkeypatch.setattr(settled_inventory, "time", clock)
+    monkeypatch.setattr(chunk_inventory, "time", clock)
     zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr")
     assert clock.slept == pytest.approx(sleeps)
     assert zarr.open_array(tmp_path / "b.zarr")[0] == (2 if sleeps else 1)

@@ -18,7 +18,7 @@ import zarrlift
 import zarrstack
 from zarrlift.archive.nodes import ArrayNode
 from zarrlift.core.grid.frames import Shards
-from zarrlift.formats.zarr_v3.array import V3ArrayDescriber
+from zarrlift.formats.zarr_v3 import V3ArrayDescriber
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.base.array_documents import GUARD
 from zarrstack.core.chunk_keys_v3 import KeyEncoding

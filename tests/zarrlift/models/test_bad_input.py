@@ -8,7 +8,7 @@ import pytest
 from tests.support.fixtures_index import FORMATS, archive, bad_cases
 
 from zarrlift import models
-from zarrlift.formats.tree.node_names import MAX_LEVELS
+from zarrlift.formats.tree.directory import MAX_LEVELS
 from zarrlift.models import hierarchy
 from zarrlift.models.json_schema import Schema
 from zarrlift.models.text import lines

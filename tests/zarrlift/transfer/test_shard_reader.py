@@ -17,7 +17,7 @@ from zarrlift.core.codecs.base import HeadAndTail
 from zarrlift.core.data_types.bits import same_bits
 from zarrlift.core.grid.frames import Shards
 from zarrlift.formats.describe import describe
-from zarrlift.formats.zarr_v3.array import V3ArrayDescriber
+from zarrlift.formats.zarr_v3 import V3ArrayDescriber
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrlift.transfer.inner_chunks import inner_chunks
 from zarrlift.transfer.relink import payload_check

@@ -33,7 +33,7 @@ from zarrstack.core.paths import join
 
 from ...archive.nodes import ArrayNode, GroupNode, Node
 from ..base import Change, Convention, Recognised, View, finding
-from .findings import ADVICE
+from .references import ADVICE
 
 if TYPE_CHECKING:
     from .arrays import Dataset, DatasetReader

@@ -27,8 +27,7 @@ from ...recipe.recipe import ArrayRecipe
 from ..base import Change, Convention, Recognised, View, finding
 from ..ome.convention import FROM, recognise_ngff
 from ..ome.images import image_problems, version_of
-from ..ome.newest import BLOCK, VERSION
-from ..ome.older import TRANSFORMS
+from ..ome.versions import BLOCK, TRANSFORMS, VERSION
 
 if TYPE_CHECKING:
     from .pyramids import Pyramid

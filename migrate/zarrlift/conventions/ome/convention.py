@@ -25,8 +25,18 @@ from ...core.problems import any_refusal
 from ...recipe.recipe import ArrayRecipe
 from ..base import Change, Convention, Recognised, View, finding
 from .images import UNKNOWN, image_problems, version_of, with_text_paths
-from .newest import BLOCK, NEWEST, VERSION, in_form_of_06
-from .older import LAYOUT, OLDER, PLAIN, TRANSFORMS, UNSTATED, in_form_of_04
+from .versions import (
+    BLOCK,
+    LAYOUT,
+    NEWEST,
+    OLDER,
+    PLAIN,
+    TRANSFORMS,
+    UNSTATED,
+    VERSION,
+    in_form_of_04,
+    in_form_of_06,
+)
 
 FROM: Final = "0.4"
 _LIFTED: Final = (*OLDER, UNSTATED, FROM)

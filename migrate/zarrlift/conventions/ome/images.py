@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..base import View
-from .older import UNSTATED
+from .versions import UNSTATED
 
 UNKNOWN: Final = "unknown"
 """The version of images that state none and have no axes of OME-NGFF, such as ndpyramid's."""

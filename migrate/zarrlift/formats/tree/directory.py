@@ -1,4 +1,4 @@
-"""A directory of an archive, before its documents are parsed.
+"""A directory of an archive, before its documents are parsed: its content, and problems of names and links.
 
 A local directory is listed once for several purposes: the walk needs documents and directories, separator
 detection the names of chunks, the search for nodes inside arrays the directories, and the plan whether there
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.paths import parents
 
-from ...core.problems import any_refusal
+from ...archive.nodes import ArrayNode, GroupNode, Node
+from ...core.problems import any_refusal, refusal, warning
 from ...storage.base import DirectoryEntry
 from ...storage.local.storage import LocalStorage
 
@@ -143,3 +145,146 @@ def list_directory(storage: LocalStorage, path: str) -> DirectoryListing | None:
     except OSError:
         return None
     return listing
+
+
+MAX_LEVELS: Final = 256
+"""Maximum depth of groups; real archives have about ten. Also limits paths too long for the system."""
+
+
+def bad_name(name: str) -> str | None:
+    """The problem of a node name, or None.
+
+    https://zarr-specs.readthedocs.io/en/latest/v3/core/#node-names forbids empty names and names consisting
+    of periods; a node named `zarr.json` would collide with its parent's document.
+    """
+    if not name:
+        return "a node has an empty name"
+    if not name.strip("."):
+        return "a node's name consists of periods only"
+    if name == "zarr.json":
+        return "a node is named zarr.json, the name of Zarr v3 metadata"
+    if "\0" in name or "\\" in name:
+        return "a node's name contains a character that stores do not allow"
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "a node's name is not UTF-8"
+    return None
+
+
+def name_problems(path: str) -> list[Problem]:
+    """Problems of the last name of a path, and refusals for the names above it."""
+    *above, name = path.split("/")
+    if len(above) >= MAX_LEVELS:
+        message = f"a node is more than {MAX_LEVELS} levels deep"
+        return [refusal("name", message, node=path, advice="Move it up, or exclude it.")]
+    for other in above:
+        if bad_name(other) is not None:
+            message = "the name of a node above is not allowed in Zarr v3"
+            advice = "Rename or exclude that node."
+            return [refusal("name", message, node=path, found=repr(other), advice=advice)]
+    wrong = bad_name(name) if path else None
+    if wrong is not None:
+        return [refusal("name", wrong, node=path, found=repr(name), advice="Rename or exclude it.")]
+    if name.startswith("__"):
+        message = "names that start with __ are reserved in Zarr v3"
+        return [warning("name", message, node=path, found=repr(name))]
+    return []
+
+
+def warn_of_case(children: Sequence[NodeDirectory]) -> None:
+    """Add a warning to siblings whose names are equal on case-insensitive file systems."""
+    seen: dict[str, str] = {}
+    for child in children:
+        other = seen.setdefault(child.path.casefold(), child.path)
+        if other != child.path:
+            message = "two names differ only by case; a case-insensitive file system keeps only one of them"
+            child.problems.append(warning("name", message, node=child.path, found=f"/{other} too"))
+
+
+def unfollowed_link(path: str | None, key: str | None, target: str) -> Problem:
+    """The problem of a link that is not followed: broken, or to a target outside the archive."""
+    if os.path.exists(target):
+        return link_outside(path, key, target)
+    return broken_link(path, target).at(key=key)
+
+
+def broken_link(path: str | None, target: str) -> Problem:
+    """The problem of a link without a target."""
+    return refusal(
+        "link",
+        "a link leads nowhere",
+        node=path,
+        found=target,
+        advice="Fetch its target (with git-annex or DataLad: `git annex get`), or exclude the node.",
+    )
+
+
+def link_to_parent(path: str | None, target: str) -> Problem:
+    """The problem of a link to a directory above it."""
+    message = "a link points to a directory above it"
+    return refusal("link", message, node=path, found=target)
+
+
+def link_outside(path: str | None, key: str | None, target: str | None) -> Problem:
+    """The problem of a link to a target outside the archive."""
+    return refusal(
+        "link",
+        "a link points outside the archive",
+        node=path,
+        key=key,
+        found=target,
+        advice="Use --follow-links to follow it, or exclude the node.",
+    )
+
+
+def not_searched(path: str, target: str) -> Problem:
+    """The warning for a link to a target outside the place that is searched for archives."""
+    return warning(
+        "link",
+        "a link points outside the searched place and is not followed",
+        node=path,
+        found=target,
+        advice="Use --follow-links to follow it.",
+    )
+
+
+def is_above(target: str, directory: str) -> bool:
+    """Whether the target of a link is a directory, or one of those above it."""
+    return f"{directory}{os.sep}".startswith(target.rstrip(os.sep) + os.sep)
+
+
+def located(problems: Iterable[Problem], path: str, document: str | None) -> tuple[Problem, ...]:
+    """Problems with their node; a refusal without a key gets that of the node's document."""
+    return tuple(
+        problem.at(node=path, key=document if problem.severity == "refusal" else None) for problem in problems
+    )
+
+
+def implicit_group(path: str, problems: Iterable[Problem] = ()) -> GroupNode:
+    """A group without a document."""
+    return GroupNode(path=path, implicit=True, problems=located(problems, path, None))
+
+
+def refuse(nodes: dict[str, Node], problem: Problem) -> None:
+    """Refuse the node named by a problem; an unknown node is added as an array.
+
+    Its type is unknown, but an array contains values, which must not be lost silently.
+    """
+    path = problem.node or ""
+    node = nodes.get(path)
+    if node is None:
+        nodes[path] = ArrayNode(path=path, problems=(problem,))
+    elif isinstance(node, ArrayNode):
+        nodes[path] = replace(node, layout=None, problems=(*node.problems, problem))
+    else:
+        nodes[path] = replace(node, problems=(*node.problems, problem))
+
+
+def add_groups(nodes: dict[str, Node], directories: Mapping[str, NodeDirectory]) -> None:
+    """Add the implicit groups above nodes, with problems of their names."""
+    for path in list(nodes):
+        for above in parents(path):
+            if above not in nodes:
+                problems = directories[above].problems if above in directories else name_problems(above)
+                nodes[above] = implicit_group(above, problems)

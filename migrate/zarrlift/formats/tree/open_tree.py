@@ -15,10 +15,8 @@ from ...core.problems import any_refusal
 from ...recipe.options import Reading
 from ...storage.base import Storage
 from ..table import NodeFormat
-from .directory import NodeDirectory
+from .directory import NodeDirectory, located, name_problems
 from .documents import Documents, parsed_or_none
-from .node_names import name_problems
-from .nodes import located
 
 _TO_LIST: Final = "Copy the archive to a store that can be listed"
 

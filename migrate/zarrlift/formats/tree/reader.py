@@ -19,13 +19,18 @@ from ...core.problems import note, refusal
 from ...recipe.options import Reading
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.storage import LocalStorage
-from ..table import V2_ARRAY, V2_ATTRIBUTES, V2_GROUP, V3, MarkerDocument, NodeFormat
-from . import consolidated
-from .conflicts import chunks_alone, foreign_node, nodes_inside, unclaimed_file_notes, unclaimed_files
-from .directory import CHUNK, NodeDirectory
-from .nodes import add_groups, implicit_group, refuse
+from ..table import V2_ARRAY, V2_ATTRIBUTES, V2_CONSOLIDATED, V2_GROUP, V3, MarkerDocument, NodeFormat
+from .conflicts import (
+    chunks_alone,
+    foreign_node,
+    format_of_chunks,
+    nodes_inside,
+    unclaimed_file_notes,
+    unclaimed_files,
+)
+from .directory import CHUNK, NodeDirectory, add_groups, implicit_group, refuse
+from .documents import ONLY_CONSOLIDATED, consolidated_differences
 from .open_tree import DescribedArray, Tree
-from .two_documents import format_of_chunks
 from .walk import chunk_root, walk
 
 _FORMATS: Final = __name__.rpartition(".tree.")[0]
@@ -115,7 +120,7 @@ class Describer:
     def list_documents(self) -> None:
         """Read consolidated metadata into the tree; MetadataError if it is invalid and nothing else lists."""
 
-    listed_in: str = consolidated.KEY
+    listed_in: str = V2_CONSOLIDATED
     """Key of the document that has consolidated metadata."""
 
     def in_listing(self, key: str, document: JSONObject) -> JSONObject | None:
@@ -179,7 +184,7 @@ class Describer:
             names = row.sources if tree.only else {*row.documents}
             places = tree.directories.values()
             if tree.listed and not any(names & place.documents.keys() or place.problems for place in places):
-                tree.problems.append(consolidated.NOTHING_ELSE)
+                tree.problems.append(ONLY_CONSOLIDATED)
                 for path, place in tree.listed_places().items():
                     if (directory := tree.directories.setdefault(path, place)) is not place:
                         directory.documents.update(place.documents)
@@ -315,7 +320,7 @@ class Describer:
         }
         unread = frozenset(tree.documents.unread)
         tree.problems.extend(
-            consolidated.differences(tree.listed, files, unread, self.listed_in, node_of=self.node_of)
+            consolidated_differences(tree.listed, files, unread, self.listed_in, node_of=self.node_of)
         )
 
     def refuse_inside(self, arrays: Iterable[str], nodes: dict[str, Node]) -> None:

@@ -20,10 +20,20 @@ from ...core.problems import refusal
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.scratch import is_own
 from ...storage.local.storage import LocalStorage
-from .directory import CHUNK, DirectoryListing, NodeDirectory, list_directory
+from .directory import (
+    CHUNK,
+    MAX_LEVELS,
+    DirectoryListing,
+    NodeDirectory,
+    broken_link,
+    is_above,
+    link_outside,
+    link_to_parent,
+    list_directory,
+    name_problems,
+    warn_of_case,
+)
 from .documents import read_each
-from .links import broken_link, is_above, link_outside, link_to_parent
-from .node_names import MAX_LEVELS, name_problems, warn_of_case
 
 _PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Trashes", ".fseventsd"})
 """Directories left by other programs; no node has such a name."""

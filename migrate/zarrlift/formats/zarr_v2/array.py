@@ -26,7 +26,6 @@ from ...core.problems import any_refusal
 from ...core.zarr_v2.chain import is_beyond_v3, read_chain, unknown_codecs
 from .deviations import DEVIATIONS, DTYPE_DEVIATIONS, ZERO_FOR_TEXT, undo
 from .fast_path import plainly_right
-from .netcdf_members import MEMBERS as NETCDF
 
 MEMBERS: Final = frozenset(
     {
@@ -34,6 +33,9 @@ MEMBERS: Final = frozenset(
         *("fill_value", "order", "filters", "dimension_separator"),
     }
 )
+_NETCDF_NAMES: Final = ("_nczarr_group", "_nczarr_superblock", "_nczarr_array")
+NETCDF_MEMBERS: Final = {member: name for name in _NETCDF_NAMES for member in (name, name.upper())}
+"""Members of `.zgroup` and `.zarray` that become attributes -> name of the attribute."""
 _MAX_ELEMENTS: Final = 2**63 - 1
 """Linear indexes are 64-bit integers, here and in numpy."""
 _MAX_ITEM_BYTES: Final = 2**24
@@ -156,7 +158,9 @@ def _lengths(document: JSONObject, name: str, problems: list[Problem]) -> tuple[
 def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> V2Array:
     """Describe a document without its shape and chunks."""
     problems: list[Problem] = []
-    extra = {name: value for name, value in rest.items() if name not in MEMBERS and name not in NETCDF}
+    extra = {
+        name: value for name, value in rest.items() if name not in MEMBERS and name not in NETCDF_MEMBERS
+    }
     if extra:
         problems.append(
             _problem(

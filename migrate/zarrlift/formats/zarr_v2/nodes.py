@@ -6,6 +6,18 @@ reported together; a node that cannot be described does not affect the others.
 The separator in the chunk keys of an array follows from its document and its keys: `dimension_separator` was
 added late (zarr-python 2.8): older nested archives lack it, and a reader that assumes the default "." finds
 no chunks, that is, only fill values. https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata
+
+netcdf-c writes metadata in other places than today's attributes, and wrong data types. NCZarr 2.0 stores
+dimensions (used or not), the members of groups and each variable's references to dimensions in members that
+the Zarr v2 specification does not define: in upper case in 4.9.0, in lower case in 4.9.1 and 4.9.2. Since
+4.9.3 they are attributes, whose members have longer names; netcdf-c 4.10.1 reads either, the attribute first
+(https://github.com/Unidata/netcdf-c/pull/2936, `libnczarr/zsync.c`, `getnczarrkey`, `dictgetalt`). Zarr v3
+only allows attributes.
+
+netcdf-c 4.9.0 declares one-byte characters as four-byte ones, `<U1`. In mode `nczarr` it also writes
+`_NCZARR_ARRAY` (see `deviations`), in modes `zarr` and `xarray` nothing. The length of an uncompressed chunk
+is then decisive: all chunks of an array have the same length, and one byte per item excludes four-byte
+characters. Observed with netCDF4 1.6.2; 4.9.4 writes `>S1`.
 """
 
 from __future__ import annotations
@@ -13,11 +25,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from math import prod
 from typing import Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding, Separator
 from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError
-from zarrstack.core.json_text import JSONObject, excerpt
+from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 from zarrstack.core.paths import join
 
 from ...archive.nodes import Layout, SourceDocument
@@ -28,18 +41,15 @@ from ...storage.local.files import BadObjectError
 from ..detect import foreign_place
 from ..table import V2_ARRAY as ARRAY
 from ..table import V2_ATTRIBUTES as ATTRIBUTES
+from ..table import V2_CONSOLIDATED
 from ..table import V2_GROUP as GROUP
-from ..tree import consolidated
-from ..tree.directory import NodeDirectory
-from ..tree.documents import wrong_version
-from ..tree.links import unfollowed_link
+from ..tree.conflicts import array_and_group
+from ..tree.directory import CHUNK, NodeDirectory, unfollowed_link
+from ..tree.documents import consolidated_entries, wrong_version
 from ..tree.open_tree import DescribedArray, Tree
 from ..tree.reader import Describer
-from ..tree.two_documents import array_and_group
-from .array import V2Array, V2ArrayDescriber
+from .array import NETCDF_MEMBERS, V2Array, V2ArrayDescriber
 from .deviations import FORMAT_AS_TEXT
-from .netcdf_members import MEMBERS as NETCDF
-from .netcdf_members import shown_by_a_chunk, with_netcdf_members
 
 _NUMBER: Final = re.compile(r"[0-9]+")
 _DOTTED: Final = re.compile(r"[0-9]+(\.[0-9]+)+")
@@ -114,19 +124,19 @@ class _Nodes(Describer):
 
     def list_documents(self) -> None:
         tree, storage = self.tree, self.tree.storage
-        target = storage.link(consolidated.KEY)
+        target = storage.link(V2_CONSOLIDATED)
         if target is not None and storage.leaves_root(target) and not tree.reading.follow_links:
-            problem = unfollowed_link("", consolidated.KEY, target)
+            problem = unfollowed_link("", V2_CONSOLIDATED, target)
             tree.problems.append(replace(problem, severity="warning", kind="consolidated"))
             return
         try:
-            content = self._consolidated = storage.get(consolidated.KEY)
+            content = self._consolidated = storage.get(V2_CONSOLIDATED)
             if content is not None:
-                tree.sources.append(SourceDocument(key=consolidated.KEY, content=content))
-                tree.listed, problems = consolidated.entries(content)
+                tree.sources.append(SourceDocument(key=V2_CONSOLIDATED, content=content))
+                tree.listed, problems = consolidated_entries(content)
                 tree.problems.extend(problems)
         except (MetadataError, BadObjectError) as error:
-            if (foreign := foreign_place(storage, [consolidated.KEY])) is not None:
+            if (foreign := foreign_place(storage, [V2_CONSOLIDATED])) is not None:
                 raise foreign from error
             if not storage.can_list and storage.get(ARRAY) is None:
                 error.problem = replace(error.problem, advice=tree.unlisted_advice())
@@ -140,8 +150,8 @@ class _Nodes(Describer):
             why = tree.problems[0] if tree.listed is None and tree.problems else None
             reason = "it lists no node" if why is None else why.message
             detail = "" if why is None or why.found is None else f" ({why.found})"
-            found = f"only {consolidated.KEY} in {found}, but {reason}{detail}"
-            advice = f"Restore {consolidated.KEY}, or {ARRAY} and {GROUP} next to the chunks."
+            found = f"only {V2_CONSOLIDATED} in {found}, but {reason}{detail}"
+            advice = f"Restore {V2_CONSOLIDATED}, or {ARRAY} and {GROUP} next to the chunks."
         return UsageError(
             "no Zarr v2 archive found", found=found, expected=f"{ARRAY} or {GROUP}", advice=advice
         )
@@ -215,7 +225,7 @@ def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
         problems.append(FORMAT_AS_TEXT.problem.at(key=key))
     elif (wrong := wrong_version(data, 2, key)) is not None:
         problems.append(wrong)
-    if extra := sorted(data.keys() - {"zarr_format"} - NETCDF):
+    if extra := sorted(data.keys() - {"zarr_format"} - NETCDF_MEMBERS.keys()):
         message = "members that the specification does not define are dropped"
         problems.append(warning("metadata", message, key=key, found=excerpt(extra)))
 
@@ -229,3 +239,98 @@ def _probed(storage: Storage, path: str, ndim: int) -> list[DirectoryEntry]:
 
 
 describer = _Nodes
+
+
+_UCS4: Final = 4
+"""Bytes of a character in `<U1`."""
+_LOOKED_AT: Final = 4096
+"""Number of bytes read from the start of a chunk."""
+
+
+def shown_by_a_chunk(storage: Storage, path: str, document: JSONObject) -> Problem | None:
+    """A warning if the array at `path` must be read as `|S1`; None for every other array.
+
+    Reads only the length and the first bytes of the first stored chunk of uncompressed `<U1` arrays; the
+    bytes exclude a real `<U1` chunk truncated to a quarter.
+    """
+    if document.get("dtype") != "<U1" or document.get("compressor") or document.get("filters"):
+        return None
+    chunks = document.get("chunks")
+    if (
+        "_NCZARR_ARRAY" in document
+        or not isinstance(chunks, list)
+        or not all(type(length) is int and length > 0 for length in chunks)
+    ):
+        return None
+    items = prod(chunks)
+    try:
+        key = _first_key(storage, path, len(chunks))
+        if key is None or storage.size(key) != items or _of_four(storage.get_part(key, 0, _LOOKED_AT)):
+            return None
+    except StorageError:
+        return None  # reported when the chunks are listed
+    return warning(
+        "deviation",
+        'text-of-bytes: "dtype": "<U1" for one-byte characters, as written by netcdf-c 4.9.0',
+        found=f"a chunk of {items} bytes",
+        expected=f'{items * _UCS4} bytes; "dtype": "|S1" is used',
+    )
+
+
+def _of_four(data: bytes | None) -> bool:
+    """Whether bytes look like four-byte ASCII: of each four, only the lowest byte is ever set."""
+    if data is None:
+        return False
+    return len(data[::_UCS4].replace(b"\0", b"")) > 1 and not any(any(data[at::_UCS4]) for at in (1, 2, 3))
+
+
+def _first_key(storage: Storage, path: str, ndim: int) -> str | None:
+    """The key of a stored chunk; None if there is none."""
+    if not storage.can_list:
+        zeros = ["0"] * (ndim or 1)
+        keys = [join(path, mark.join(zeros)) for mark in (".", "/")]
+        return next((key for key in keys if storage.size(key) is not None), None)
+    for _ in range(ndim or 1):
+        entries = (entry for entry in storage.list_dir(path) if CHUNK.fullmatch(entry.name))
+        first = next(entries, None)
+        if first is None:
+            return None
+        path = join(path, first.name)
+        if not first.is_dir:
+            return path
+    return None
+
+
+_RENAMED: Final = {"dims": "dimensions", "vars": "arrays", "dimrefs": "dimension_references"}
+
+
+def with_netcdf_members(
+    attributes: JSONObject, document: JSONObject, key: str, problems: list[Problem]
+) -> JSONObject:
+    """The attributes of a node with netcdf-c's members of its other document, at `key`."""
+    if NETCDF_MEMBERS.keys().isdisjoint(document):
+        return attributes
+    result = dict(attributes)
+    moved = []
+    for spelled in [spelled for spelled in NETCDF_MEMBERS if spelled in document]:
+        name, value = NETCDF_MEMBERS[spelled], _renamed(document[spelled])
+        if name not in result:
+            result[name] = value
+            moved.append(spelled)
+        elif canonical(result[name]) != canonical(value):
+            message = f"the attribute {name!r} differs from this member; netcdf-c reads the attribute"
+            problems.append(
+                warning("metadata", message, key=key, found=excerpt(value), expected=excerpt(result[name]))
+            )
+    if moved:
+        message = "metadata of netcdf-c is moved to attributes, as written by netcdf-c since 4.9.3"
+        problems.append(note("metadata", message, key=key, found=excerpt(moved)))
+    return result
+
+
+def _renamed(value: JSON) -> JSON:
+    """The value with its members renamed to the names that netcdf-c writes today."""
+    if not isinstance(value, dict):
+        return value
+    pairs = ((_RENAMED.get(name, name), name) for name in value)
+    return {(old if new in value else new): value[old] for new, old in pairs}

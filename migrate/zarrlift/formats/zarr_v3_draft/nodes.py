@@ -33,18 +33,21 @@ from ...core.problems import refusal
 from ...core.zarr_v2.chain import read_chain
 from ...storage.base import DirectoryEntry
 from ...storage.local.storage import LocalStorage
-from ..tree import consolidated
 from ..tree.conflicts import foreign_node, is_litter, refuse_below_arrays
-from ..tree.directory import NodeDirectory
-from ..tree.documents import parse_object
-from ..tree.links import unfollowed_link
-from ..tree.nodes import add_groups, implicit_group, refuse
+from ..tree.directory import NodeDirectory, add_groups, implicit_group, refuse, unfollowed_link
+from ..tree.documents import consolidated_entries, parse_object
 from ..tree.open_tree import DescribedArray, Tree
 from ..tree.reader import Describer
 from ..tree.walk import passed_over, walk
-from .chunks import refuse_lone_chunks, with_scalar_key
-from .entry_point import without_entry
-from .places import META, Places, documents_named, find_documents
+from .places import (
+    META,
+    Places,
+    documents_named,
+    find_documents,
+    refuse_lone_chunks,
+    with_scalar_key,
+    without_entry,
+)
 
 _GHOST: Final = "consolidated"
 """The apparent group created by zarr-python 2 for consolidated metadata."""
@@ -116,7 +119,7 @@ class _Nodes(Describer):
 
     def _list(self, content: bytes) -> None:
         """Read consolidated metadata; MetadataError if it is invalid."""
-        self.tree.listed, problems = consolidated.entries(
+        self.tree.listed, problems = consolidated_entries(
             content, CONSOLIDATED, is_document=lambda key: key == ENTRY or self.node_of(key) is not None
         )
         self.tree.problems.extend(problems)

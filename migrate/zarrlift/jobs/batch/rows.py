@@ -17,8 +17,7 @@ from zarrstack.core.json_text import JSONObject
 
 from ...core.json_fields import json_of_fields
 from ...core.problems import JoinedProblems
-from ...formats.globs import divided
-from ...formats.search import search
+from ...formats.search import divided, search
 from ...recipe.changes import WHOLE_OPTIONS
 from ...recipe.options import Request, values
 from ...recipe.recipe import Recipe

@@ -22,8 +22,9 @@ from zarrlift.core.data_types.v2 import v2_fill_to_scalar
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.formats.describe import describe
 from zarrlift.formats.zarr_v2.array import V2ArrayDescriber
-from zarrlift.formats.zarr_v2.deviations import DEVIATIONS, DTYPE_DEVIATIONS
-from zarrlift.formats.zarr_v2.fill_values import (
+from zarrlift.formats.zarr_v2.deviations import (
+    DEVIATIONS,
+    DTYPE_DEVIATIONS,
     cut_text,
     is_float,
     is_number,

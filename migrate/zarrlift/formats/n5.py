@@ -25,17 +25,17 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import join
 
-from ...archive.nodes import Layout
-from ...core.grid.frames import N5Blocks
-from ...core.identity_cache import IdentityCache
-from ...core.n5.dataset import N5Dataset, describe_dataset, user_attributes, version_problem
-from ...core.problems import note
-from ...recipe.options import Axes
-from ...storage.base import DirectoryEntry
-from ..table import N5 as DOCUMENT
-from ..tree.directory import NodeDirectory
-from ..tree.open_tree import DescribedArray, Tree
-from ..tree.reader import Describer
+from ..archive.nodes import Layout
+from ..core.grid.frames import N5Blocks
+from ..core.identity_cache import IdentityCache
+from ..core.n5.dataset import N5Dataset, describe_dataset, user_attributes, version_problem
+from ..core.problems import note
+from ..recipe.options import Axes
+from ..storage.base import DirectoryEntry
+from .table import N5 as DOCUMENT
+from .tree.directory import NodeDirectory
+from .tree.open_tree import DescribedArray, Tree
+from .tree.reader import Describer
 
 _OF_GROUPS: Final = frozenset(
     {"axes", "downsamplingFactors", "offset", "pixelResolution", "resolution", "scales", "translate", "units"}
