@@ -224,7 +224,7 @@ with temporary_file() as file:
 
 def test_a_name_that_is_another_one_there_is_refused(tmp_path: Path) -> None:
     script = """
-from zarrlift.storage.local.held_names import not_held
+from zarrlift.storage.local.partial_files import not_held
 print(dict(not_held(Path(folder), ["a", "a.", "b/a ", "c:d", "plain"])))
 """
     refused = ast.literal_eval(told("win32", script, tmp_path))
@@ -285,8 +285,8 @@ print([replace(here, pid=pid).state() for pid in (here.pid, 1 << 22)])
 
 CALLERS = """
     cli/session jobs/process_tuning jobs/source_check planning/chunk_checks planning/regrid/blocks
-    storage/listed_versions storage/local/byte_locks storage/local/file_copy storage/local/files
-    storage/local/owner_process storage/local/storage storage/local/system_errors storage/local/writer
+    jobs/ledger/byte_locks storage/versions storage/local/file_copy storage/local/files
+    storage/local/owner_process storage/local/storage storage/local/writer
     transfer/executors/process_pool
     core/paths layers/cache/folder_control layers/sharding/locks system/file_locks system/fork_safety
 """

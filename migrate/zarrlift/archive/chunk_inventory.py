@@ -19,10 +19,9 @@ import numpy.typing as npt
 
 from zarrstack.core.errors import UnsupportedError
 
-from ..storage.base import Storage
-from ..storage.listed_versions import version_numbers
-from ..storage.listing import ListedPage
+from ..storage.base import ListedPage, Storage
 from ..storage.local.storage import LocalStorage
+from ..storage.versions import version_numbers
 from .chunk_columns import MAX_IN_MEMORY, NO_CHUNK, ChunkColumns, chunk_indexes
 from .local_scan import METADATA, ChunkScan, scan
 from .nodes import Layout

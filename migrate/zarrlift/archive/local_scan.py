@@ -15,8 +15,8 @@ from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
 from ..core.grid.chunk_keys import ChunkKeys, DraftKeys, N5Keys
 from ..storage.base import Storage
+from ..storage.local.files import storage_error
 from ..storage.local.storage import LocalStorage
-from ..storage.local.system_errors import storage_error
 from .chunk_columns import NO_CHUNK, ChunkColumns, chunk_indexes
 from .nodes import Layout
 

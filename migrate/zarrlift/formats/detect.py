@@ -255,7 +255,7 @@ def foreign_place(storage: Storage, names: Sequence[str] | None) -> UsageError |
 
     `names` are those in it, of directories with "/"; None if they are unknown. StorageError.
     """
-    from ..storage.foreign_files import DOCUMENTS, known_directory
+    from ..storage.not_an_archive import DOCUMENTS, known_directory
 
     if names is None:
         contents = documents_at(storage, DOCUMENTS)

@@ -68,7 +68,7 @@ class Endpoints:
                 source, places.storage_options, in_place=in_place, follow_links=reading.follow_links
             )
         except UsageError as error:
-            from ..storage.open_errors import swapped_arguments
+            from ..storage.not_an_archive import swapped_arguments
 
             if (hint := swapped_arguments(error, destination)) is None:
                 raise

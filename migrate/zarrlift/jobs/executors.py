@@ -19,7 +19,7 @@ from ..storage.bandwidth import Bandwidth
 from ..storage.base import Storage
 from ..storage.giving_up import Stop
 from ..storage.local.storage import LocalStorage
-from ..storage.silence import read_from
+from ..storage.unanswered import read_from
 from ..transfer.executors.choice import check_choice, in_process, on_this_machine, open_engine
 from ..transfer.executors.engine import Engine, SharedEngine
 from ..transfer.executors.process_pool import ProcessPool
@@ -301,15 +301,15 @@ class RunEngine:
         """The access of workers, which report servers that do not answer if they are on this machine."""
         if self._spec is None or self.local or self._options.on_other_machines:
             return self._spec
-        folder = _folder_of_silences(self._spec)
+        folder = _folder_of_unanswered(self._spec)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         read_from(folder)
-        return replace(self._spec, silences=folder)
+        return replace(self._spec, unanswered=folder)
 
     def close(self) -> None:
         """Release what was created for this run."""
         if self._spec is not None and not self.local:  # also what a killed run has left
-            shutil.rmtree(_folder_of_silences(self._spec), ignore_errors=True)
+            shutil.rmtree(_folder_of_unanswered(self._spec), ignore_errors=True)
         if self._engine is not None:
             self._engine.close()
 
@@ -320,6 +320,6 @@ class RunEngine:
         return self._engine
 
 
-def _folder_of_silences(spec: WorkerSpec) -> str:
+def _folder_of_unanswered(spec: WorkerSpec) -> str:
     """The folder in which workers of a job report servers that do not answer."""
     return os.path.join(tempfile.gettempdir(), f"zarrlift-{spec.job_id}")

@@ -11,9 +11,9 @@ from zarrstack.core.errors import Problem
 
 from ..errors import JobError
 from ..storage.base import Storage
-from ..storage.local.sibling_names import sibling
+from ..storage.local.files import storage_error
+from ..storage.local.own_names import sibling
 from ..storage.local.storage import LocalStorage
-from ..storage.local.system_errors import storage_error
 from .ledger.ledger import Job
 
 

@@ -21,7 +21,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.units import bytes_text, count_text
 
 from ..planning.plans import ArrayPlan
-from ..storage import retries, silence
+from ..storage.unanswered import longest_wait, take_retries
 from ..transfer import events
 from ..transfer.counts import MoveResult
 from ..transfer.events import ArrayDone, Ended, Event, Listed, Planned, Retried, TaskDone, Waiting
@@ -69,7 +69,7 @@ class WorkTotal:
         with_tasks = [(plan, done or _NOTHING) for plan, done in arrays if plan.tasks]
         self._progress = progress
         self._retries = self._others = 0
-        self._silence: tuple[int, bool] | None = None
+        self._unanswered: tuple[int, bool] | None = None
         self._work = {plan.path: planned_work(plan) for plan, _ in with_tasks}
         self._done = {plan.path: done for plan, done in with_tasks}
         self._bytes = {path: total_bytes(work, self._done[path]) for path, work in self._work.items()}
@@ -116,7 +116,7 @@ class WorkTotal:
 
         Returns the number of those requests of the run that belong to no task.
         """
-        others = retries.take()
+        others = take_retries()
         if others and self._progress is not None:
             self._progress(Retried(requests=others))
         now, (before, read) = time.monotonic(), self._mark
@@ -133,13 +133,13 @@ class WorkTotal:
         """Store in the job what running tasks have read. Durable at its next commit."""
         job.note(under_way=str(sum(nbytes for _, nbytes in under_way.values())))
 
-    def note_silence(self, job: Job, *, then: Callable[[], None]) -> None:
+    def note_unanswered(self, job: Job, *, then: Callable[[], None]) -> None:
         """Store in the job that a server does not answer, or does again; `then` commits it, if it is new."""
-        longest = silence.longest()
+        longest = longest_wait()
         noted = None if longest is None else (longest.attempt, longest.errors)
-        if noted == self._silence:
+        if noted == self._unanswered:
             return
-        self._silence = noted
+        self._unanswered = noted
         text = None
         if longest is not None:
             text = json.dumps([time.time() - longest.seconds, longest.attempt, longest.errors])
@@ -222,15 +222,15 @@ class Ticker:
 
     def _run(self, progress: Progress, present: Callable[[], Event]) -> None:
         while not self._ended.wait(_REFRESH_SECONDS):
-            progress(with_silence(present()))
+            progress(with_unanswered(present()))
 
 
-def with_silence(event: Event) -> Event:
-    """The same with the silence of a server, if any."""
-    longest = silence.longest()
+def with_unanswered(event: Event) -> Event:
+    """The same with a server that does not answer, if any."""
+    longest = longest_wait()
     if longest is None or not isinstance(event, Waiting | Listed):
         return event
-    return replace(event, silence=longest)
+    return replace(event, unanswered=longest)
 
 
 def send_end(progress: Progress | None) -> None:

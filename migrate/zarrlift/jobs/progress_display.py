@@ -47,7 +47,7 @@ class LogProgress:
         self._mark = (math.inf, 0)
         """Since when the rate is measured, and the bytes then."""
         self._last_record = math.inf
-        self.silence = ""
+        self.unanswered = ""
         """Says that a server does not answer; "" if it does."""
 
     def __call__(self, event: Event) -> None:
@@ -91,7 +91,7 @@ class LogProgress:
 
     def _tick(self, event: Listed | Waiting) -> None:
         """Show what is under way."""
-        before, self.silence = self.silence, str(event.silence or "")
+        before, self.unanswered = self.unanswered, str(event.unanswered or "")
         if isinstance(event, Listed):
             self._last_record = min(self._last_record, self.clock())
             self.draw_listed(event.objects)
@@ -99,7 +99,7 @@ class LogProgress:
             if event.total_bytes is not None:
                 self.total_bytes = event.total_bytes
             self.draw(*self.reached(event.chunks, event.bytes), now=True)
-        changed = bool(before) != bool(self.silence)
+        changed = bool(before) != bool(self.unanswered)
         if changed or self.clock() - self._last_record >= _RECORD_SECONDS:
             self._last_record = self.clock()
             text = self._record()
@@ -107,7 +107,8 @@ class LogProgress:
             if self._last_record - began >= _RECORD_SECONDS and self._reached[1] > nbytes:
                 self._mark = (self._last_record, self._reached[1])
             if isinstance(event, Listed):
-                text = ", ".join(filter(None, (f"{count_text(event.objects)} objects listed", self.silence)))
+                listed = f"{count_text(event.objects)} objects listed"
+                text = ", ".join(filter(None, (listed, self.unanswered)))
             log_messages.progress_log.info(text, extra={"event": "progress"})
 
     def reached(self, chunks: int = 0, nbytes: int = 0) -> tuple[int, int]:
@@ -128,8 +129,8 @@ class LogProgress:
             total = max(self.total_bytes, nbytes)
             parts.insert(0, share_text(nbytes, total))
             seconds, here = self.clock() - self._mark[0], nbytes - self._mark[1]
-            if self.silence:
-                parts.append(self.silence)
+            if self.unanswered:
+                parts.append(self.unanswered)
             elif here and seconds > 0:
                 parts += pace_texts(here / seconds, (total - nbytes) * seconds / here)
         return ", ".join(parts)
@@ -196,7 +197,7 @@ class ProgressBar(LogProgress):
             count, by_count = f"{chunks:,}{of} {self.unit}", self.total_bytes is None
             bar.set_postfix_str(f"{bytes_text(nbytes)} read" if by_count else count, refresh=False)
             count = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<-]"
-            bar.bar_format = f"{count} {self.silence}" if self.silence else None
+            bar.bar_format = f"{count} {self.unanswered}" if self.unanswered else None
             bar.update(reached - bar.n)
             if now:
                 bar.refresh()
@@ -206,7 +207,7 @@ class ProgressBar(LogProgress):
         with self._drawing():
             if self._bar is None:
                 self._bar = bar_type()(file=self.stream, unit_scale=True, leave=False, **_shape(self.stream))
-            self._bar.bar_format = f"{{n_fmt}} objects listed [{{elapsed}}] {self.silence}"
+            self._bar.bar_format = f"{{n_fmt}} objects listed [{{elapsed}}] {self.unanswered}"
             self._bar.n = objects
             self._bar.refresh()
 

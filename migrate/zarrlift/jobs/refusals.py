@@ -25,11 +25,9 @@ from ..errors import JobError
 from ..planning.plans import Plan
 from ..recipe.options import Format
 from ..storage.base import Storage
-from ..storage.local.held_names import not_held
-from ..storage.local.partial_files import may_link_in
-from ..storage.local.presence import existing_directory
+from ..storage.local.files import existing_directory, may_create_in, storage_error
+from ..storage.local.partial_files import may_link_in, not_held
 from ..storage.local.storage import LocalStorage
-from ..storage.local.system_errors import may_create_in, storage_error
 from .ledger.last_run import last_run
 from .ledger.ledger import Job
 from .overwrite import not_yet_aside

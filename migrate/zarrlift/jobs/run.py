@@ -238,7 +238,7 @@ class Run:
                         self._record(array, task, ended)
                         if self._advance(array) is ArrayState.COPIED:
                             copied.append(array)
-                self._work.note_silence(self.job, then=self._commit_sometimes)
+                self._work.note_unanswered(self.job, then=self._commit_sometimes)
                 if self.options.limit is not None:
                     self._commit_sometimes()
                 self._check_and_publish(copied)

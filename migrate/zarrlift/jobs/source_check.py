@@ -32,9 +32,9 @@ from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..planning.source_inventory import SourceInventory, changed_keys
 from ..storage.base import Storage
 from ..storage.giving_up import Threads
-from ..storage.listed_versions import Timestamp
-from ..storage.local.presence import exists
+from ..storage.local.files import exists
 from ..storage.local.storage import LocalStorage
+from ..storage.versions import Timestamp
 from .ledger.ledger import Job
 from .refusals import mounts
 

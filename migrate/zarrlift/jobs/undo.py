@@ -21,8 +21,8 @@ from ..recipe.keywords import JobPlaceKeywords, PlacesKeywords, TakingOverKeywor
 from ..recipe.options import JobPlace, PathText, Places, StorageOptions, TakingOver
 from ..recipe.signatures import explicit, given
 from ..storage.base import CLAIM, Storage
-from ..storage.local.presence import is_dir
-from ..storage.local.scratch import LAYERED, directory_of
+from ..storage.local.files import is_dir
+from ..storage.local.own_names import LAYERED, directory_of
 from ..storage.local.storage import LocalStorage, sync
 from ..storage.open_storage import open_storage
 from ..storage.remote.store_writer import writer_for

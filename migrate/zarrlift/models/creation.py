@@ -25,7 +25,7 @@ from ..core.problems import JoinedProblems, refusal
 from ..errors import JobError
 from ..formats.describe import describe
 from ..storage.base import Storage
-from ..storage.local.scratch import MODEL, directory_of
+from ..storage.local.own_names import MODEL, directory_of
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import Place, open_storage
 from ..storage.remote.store_writer import writer_for

@@ -14,7 +14,7 @@ from ..formats.describe import open_source
 from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit
-from ..storage.local.presence import is_file
+from ..storage.local.files import is_file
 from ..storage.open_storage import Place, is_url
 from .differences import Difference, differences
 from .hierarchy import (

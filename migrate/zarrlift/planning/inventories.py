@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from ..archive.chunk_inventory import Inventory
 from ..archive.inventory_file import InventoryFile
 from ..archive.nodes import ArrayNode
-from ..storage.listed_versions import Timestamp
+from ..storage.versions import Timestamp
 from .array_planner import digests
 from .plans import ArrayPlan
 

@@ -19,7 +19,7 @@ from ..core.problems import any_refusal, note, warning
 from ..recipe.options import FORMATS, Reading
 from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
-from ..storage.local.presence import existing_directory
+from ..storage.local.files import existing_directory
 from ..storage.local.storage import LocalStorage
 from .array_planner import ArrayPlanner, digests
 from .inventories import Inventories

@@ -23,7 +23,7 @@ from zarrstack.core.units import (
 
 from ..core.problems import command
 from ..formats.table import FORMATS
-from ..storage.silence import Silence
+from ..storage.unanswered import Unanswered
 from . import blocks as b
 
 if TYPE_CHECKING:
@@ -151,11 +151,11 @@ def amount_text(status: Status) -> str:
 
 
 def _pace(status: Status) -> list[str]:
-    """The rate, the remaining time and the silence of a server, as far as they are known."""
+    """The rate, the remaining time and a server that does not answer, as far as they are known."""
     texts = pace_texts(status.rate, status.seconds_left)
     if status.silent_since is not None and status.silent_attempt is not None:
         seconds = max(time.time() - status.silent_since, 0.0)
-        texts.append(str(Silence(seconds, status.silent_attempt, status.silent_errors)))
+        texts.append(str(Unanswered(seconds, status.silent_attempt, status.silent_errors)))
     return texts
 
 

@@ -7,23 +7,33 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Self
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.sizes import parse_rate
 
 from .base import Storage
-from .passing import End
 
 if TYPE_CHECKING:
     from zarrstack.system.clock import Clock
     from zarrstack.system.rate_limits import TokenBucket
 
+End = Literal["source", "destination"]
+"""An end of a job, each of which has a limit."""
+passing: Final[ContextVar[Callable[[End, float], None] | None]] = ContextVar("passing", default=None)
+"""Receives the bytes that pass for what runs in this context."""
 _BURST: Final = 1.0
 _UNIT_NEEDED: Final = 100_000
 """Bytes per second below which a bare number is more likely one of megabytes (`--bwlimit 10`)."""
+
+
+def _count(end: End, amount: float) -> None:
+    if (count := passing.get()) is not None:
+        count(end, amount)
 
 
 def parse_limit(text: str | float) -> float:
@@ -87,7 +97,7 @@ class Bandwidth:
         from .limited_storage import limited
 
         bucket = self._buckets.setdefault(end, TokenBucket(self.rate, _BURST, self._clock))
-        return limited(storage, bucket, self._clock, end)
+        return limited(storage, bucket, self._clock, partial(_count, end))
 
 
 class TaskShares(Bandwidth):

@@ -9,25 +9,48 @@ means *proven absent*, never *could not be read*.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from typing import IO, TYPE_CHECKING, Final, Protocol, TypeVar
 
 from zarrstack.core.errors import StorageError
 
-from .listing import L, ListedPage
 from .local.files import DOCUMENT, ReadLimit
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    import numpy as np
+    import numpy.typing as npt
     from zarr.abc.store import Store
-
 
 CLAIM: Final = ".zarrlift-claim"
 """Prefix of the names in a root that are claims of jobs (`claim`); listings exclude them."""
 BESIDE: Final = ".zarrlift.claim"
 """Suffix of a claim that is next to a local directory or a repository, after its name."""
+
+
+METADATA: Final = frozenset(
+    {".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
+)
+"""Names of metadata documents at the root of an archive, in all formats."""
+
+READ_AHEAD: Final = 16 << 20
+WRITE_BEHIND: Final = 8 << 20
+"""Bytes that a worker reads ahead from a store, and bytes that it writes without waiting for the response.
+Two chunks of 4 MB, or thirty of 256 KB, keep four workers and a connection busy.
+"""
+SPOOLED: Final = 8 << 20
+"""Maximum size in bytes of an object built in memory for a store; larger ones use a file."""
+PART: Final = 8 << 20
+PARTS_AT_ONCE: Final = 2
+"""Size of the parts in which a file is sent to a store that supports parts (S3 requires at least 5 MiB), and
+number of parts that a worker sends concurrently.
+"""
+STORE_READ: Final = READ_AHEAD
+STORE_WRITTEN: Final = WRITE_BEHIND + max(SPOOLED, PART * PARTS_AT_ONCE)
+"""Additional memory of a worker in bytes if the source, or if the destination, is a store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +61,50 @@ class DirectoryEntry:
     is_dir: bool
     link: str | None = None
     """Target of a symbolic link, resolved to an absolute path; None for anything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPage:
+    """Some objects of a listing, as columns: a Python object for each would cost more than the listing."""
+
+    keys: Sequence[str]
+    sizes: Sequence[int | None] | npt.NDArray[np.int64] | None = None
+    """Size of each in bytes; None if not provided."""
+    versions: Sequence[str | None] | None = None
+    """For each a text that changes if it is rewritten: ETag, checksum or time; None if not provided."""
+
+    def relative(self, start: int) -> ListedPage:
+        """The same with keys that begin at their character `start`."""
+        return replace(self, keys=[key[start:] for key in self.keys]) if start else self
+
+    def only(self, wanted: Iterable[bool]) -> ListedPage:
+        """Some of the objects; `wanted` has a value for each."""
+        marks = list(wanted)
+        if all(marks):
+            return self
+        return ListedPage(
+            list(compress(self.keys, marks)),
+            None if self.sizes is None else list(compress(self.sizes, marks)),
+            None if self.versions is None else list(compress(self.versions, marks)),
+        )
+
+    def shown(self, hidden: str) -> ListedPage:
+        """Without keys that end with "/" or start with `hidden`."""
+        # One search in all keys: a call for each takes as long as the rest of the listing.
+        text = "\n".join(["", *self.keys, ""])
+        if "/\n" not in text and f"\n{hidden}" not in text:
+            return self
+        return self.only(not (key.endswith("/") or key.startswith(hidden)) for key in self.keys)
+
+
+class ListingReceiver(Protocol):
+    """Receives the objects of a listing page by page, and keeps what it needs."""
+
+    def take(self, page: ListedPage) -> None:
+        """Receive the next objects."""
+
+
+L = TypeVar("L", bound=ListingReceiver)
 
 
 class LayeredDirectory(Protocol):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zarrstack.base.intercept import Call
 from zarrstack.layers.throttle import Throttle
 
-from .documents import METADATA
-from .passing import End, passing
+from .base import METADATA
 from .transformer_stack import through
 
 if TYPE_CHECKING:
@@ -26,17 +25,18 @@ T = TypeVar("T")
 class ChunkThrottle(Throttle):
     """Limits chunks; metadata documents, by their names, do not wait."""
 
-    def __init__(self, store: Store | None = None, *, end: End = "source", **options: Any) -> None:
+    def __init__(
+        self, store: Store | None = None, *, passed: Callable[[float], None] = lambda _: None, **options: Any
+    ) -> None:
         super().__init__(store, **options)
-        self._record_options(end=end)
-        self.end: End = end
+        self._record_options(passed=passed)
+        self._passed = passed
 
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
         return await (act() if is_document(call.key) else super()._run(call, act))
 
     def _pass(self, amount: float) -> None:
-        if (count := passing.get()) is not None:
-            count(self.end, amount)
+        self._passed(amount)
 
 
 def is_document(key: str) -> bool:
@@ -45,9 +45,11 @@ def is_document(key: str) -> bool:
     return name in METADATA or name.endswith(".json") or key.startswith("meta/")
 
 
-def limited(storage: Storage, bucket: TokenBucket, clock: Clock, end: End) -> Storage:
-    """The storage, which shares the tokens of a bucket with others at its end of a job."""
-    result = through(storage, [ChunkThrottle(bytes_per_second=bucket, clock=clock, end=end)])
+def limited(
+    storage: Storage, bucket: TokenBucket, clock: Clock, passed: Callable[[float], None]
+) -> Storage:
+    """The storage, which shares the tokens of a bucket with others; `passed` receives numbers of bytes."""
+    result = through(storage, [ChunkThrottle(bytes_per_second=bucket, clock=clock, passed=passed)])
     # A request that waits for the limit waits for no server; the storage below watches its own.
     result.pace.watches = False
     return result

@@ -17,13 +17,11 @@ from urllib.parse import quote, unquote, urlsplit
 from zarrstack.core.errors import UsageError
 from zarrstack.core.paths import local_path
 
-from .base import Storage
+from .base import METADATA, Storage
 from .containers.places import ContainerPlace
 from .containers.table import SUFFIXES, index_of, open_container
-from .documents import METADATA
 from .icechunk.place import is_icechunk_url
-from .local.files import kind_of
-from .local.presence import exists, is_dir, is_file
+from .local.files import exists, is_dir, is_file, kind_of
 from .local.storage import LocalStorage
 from .redact import redact
 
@@ -167,7 +165,7 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
                 return _inside(above, inside)
             if is_dir(above) and (opened := open_container(ContainerPlace(above, inside))) is not None:
                 return opened
-        from .open_errors import missing
+        from .not_an_archive import missing
 
         raise missing(path, text)
     if not exists(path):
@@ -190,7 +188,7 @@ def _inside(path: Path, inside: str | None = None) -> Storage:
 
 def _from_url(url: str, storage_options: Mapping[str, Any] | None, mode: Mode) -> Storage:
     if named := {part.partition("://")[0] for part in url.split("::")} & {"reference", "tar"}:
-        from .foreign_files import foreign_url
+        from .not_an_archive import foreign_url
 
         raise foreign_url(redact(url), min(named))
     if not is_remote(url):
@@ -252,7 +250,7 @@ def _from_icechunk_object(place: Any, mode: Mode) -> Storage | None:
             found=type(place).__name__,
             expected="an icechunk.Repository, or its URL",
         )
-    from .icechunk.session import SessionStorage
+    from .icechunk.storage import SessionStorage
 
     return SessionStorage(getattr(place, "store", place))
 
@@ -288,6 +286,6 @@ def _from_store(place: Any, mode: Mode) -> Storage:
         if layers and all(isinstance(layer, StorageTransformer) and layer.transparent for layer in layers):
             opened.beneath = _from_store(StorePath(bottom, path), "r")
         return opened
-    from .open_errors import no_place
+    from .not_an_archive import no_place
 
     raise no_place(place)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from zarrstack.core.errors import ZarrstackError
 
-    from .listed_versions import Version
     from .local.files import ReadLimit
+    from .versions import Version
 
 ALL: Final = slice(None)
 """All bytes of an object."""

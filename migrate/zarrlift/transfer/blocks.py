@@ -17,7 +17,7 @@ from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
 from ..core.grid.overlap import touching
 from ..storage.base import Storage
-from ..storage.listed_versions import holding
+from ..storage.versions import holding
 from ..storage.writer import Writer
 from .inner_chunks import inner_chunks
 from .recode import InnerChunkConversion

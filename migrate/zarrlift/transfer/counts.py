@@ -10,10 +10,10 @@ import numpy as np
 from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes
-from ..storage import retries
+from ..storage.bandwidth import End
 from ..storage.giving_up import check
-from ..storage.listed_versions import source_object_gone
-from ..storage.passing import End
+from ..storage.unanswered import take_retries
+from ..storage.versions import source_object_gone
 
 _MAX_PROBLEMS: Final = 100
 """Maximum number of problems reported per task."""
@@ -105,7 +105,7 @@ class MoveCounts:
 
     def failed(self, error: ZarrstackError | OSError | MemoryError, key: str) -> None:
         """Record a chunk that could not be moved."""
-        from ..storage.local.system_errors import storage_error
+        from ..storage.local.files import storage_error
 
         if isinstance(error, OSError):
             error = storage_error("cannot read", key, error)
@@ -133,6 +133,6 @@ class MoveCounts:
             dropped=self.dropped,
             objects=self.objects,
             filled=self.filled,
-            retries=retries.take(),
+            retries=take_retries(),
             problems=tuple(self._problems),
         )

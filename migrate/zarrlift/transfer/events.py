@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
     from ..planning.routes import RouteName
-    from ..storage.silence import Silence
+    from ..storage.unanswered import Unanswered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Listed:
 
     objects: int
     """Their number so far."""
-    silence: Silence | None = None
+    unanswered: Unanswered | None = None
     """A server that does not answer."""
 
 
@@ -81,7 +81,7 @@ class Waiting:
     bytes: int = 0
     total_bytes: int | None = None
     """None for that of the events before."""
-    silence: Silence | None = None
+    unanswered: Unanswered | None = None
     """A server that does not answer."""
 
 

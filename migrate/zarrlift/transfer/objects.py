@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from zarrstack.core.errors import ZarrstackError
 
 from ..core.codecs.base import Buffer, memory
-from ..storage.listed_versions import holding
+from ..storage.versions import holding
 from ..storage.writer import Writer
 from .stored_chunks import InnerChunks
 

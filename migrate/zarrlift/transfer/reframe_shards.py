@@ -17,11 +17,11 @@ from zarrstack.core.shard_index import ShardIndex
 from ..core.codecs.base import Buffer, memory
 from ..core.grid.frames import Shards
 from ..storage.giving_up import check
-from ..storage.listed_versions import Version, held_each, require_version
 from ..storage.local.file_copy import IN_ONE_READ, ends_of_file, read_small
 from ..storage.local.files import open_regular
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
+from ..storage.versions import Version, held_each, require_version
 from ..storage.writer import DestinationError, Writer
 from .blocks import Assembler, Place
 from .relink import MORE

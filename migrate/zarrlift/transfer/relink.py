@@ -12,11 +12,11 @@ from zarrstack.core.errors import ZarrstackError
 
 from ..core.codecs.base import Buffer, HeadAndTail, memory
 from ..core.grid.frames import Shards
-from ..storage.listed_versions import Version, holding
 from ..storage.local.file_copy import IN_ONE_READ, read_small
 from ..storage.local.new_directories import writing
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
+from ..storage.versions import Version, holding
 from ..storage.writer import DestinationError, PayloadCheck, Writer
 from .inner_chunks import inner_chunks
 from .objects import Objects

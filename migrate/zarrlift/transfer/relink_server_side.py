@@ -17,12 +17,11 @@ from zarrstack.core.errors import StorageError, ZarrstackError
 
 from ..core.codecs.base import HEAD_BYTES, TAIL_BYTES, HeadAndTail, memory
 from ..errors import SourceChangedError
-from ..storage.base import Storage
-from ..storage.limits import READ_AHEAD
-from ..storage.listed_versions import Version, held, source_object_changed, source_object_gone
+from ..storage.base import READ_AHEAD, Storage
 from ..storage.local.files import ReadLimit
 from ..storage.remote.event_loop import bounded, run
 from ..storage.remote.zarr_store import StoreStorage
+from ..storage.versions import Version, held, source_object_changed, source_object_gone
 from ..storage.writer import DestinationError, PayloadCheck, at_destination
 
 if TYPE_CHECKING:

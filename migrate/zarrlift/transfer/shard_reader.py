@@ -21,8 +21,7 @@ from ..archive.decoder import most_in_inner_chunk
 from ..core.codecs.base import memory
 from ..core.grid.frames import Shards
 from ..core.grid.overlap import within
-from ..storage.base import Storage
-from ..storage.limits import READ_AHEAD
+from ..storage.base import READ_AHEAD, Storage
 from .stored_chunks import E, InnerChunk, InnerChunks, MissingObject
 
 if TYPE_CHECKING:

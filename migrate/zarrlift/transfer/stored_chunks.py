@@ -18,8 +18,7 @@ from zarrstack.core.errors import ZarrstackError
 from ..archive.decoder import object_bound
 from ..core.codecs.base import Buffer
 from ..core.codecs.pipeline import Pipeline
-from ..storage.base import Storage
-from ..storage.limits import READ_AHEAD
+from ..storage.base import READ_AHEAD, Storage
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -18,8 +18,8 @@ from ..core.grid.overlap import touched, touching
 from ..planning.plans import ArrayPlan
 from ..planning.routes import Move, Route, route_between
 from ..storage.base import Storage
-from ..storage.listed_versions import ListedVersions, holding
 from ..storage.local.storage import LocalStorage
+from ..storage.versions import ListedVersions, holding
 from .shard_reader import ShardReader, present_candidates
 from .stored_chunks import MissingObject
 

@@ -7,7 +7,7 @@ from traceback import walk_tb
 from zarrstack.core.errors import Problem
 
 from ..core.problems import refusal
-from ..storage.local.system_errors import system_refused
+from ..storage.local.files import system_refused
 from ..storage.redact import redact_foreign
 
 

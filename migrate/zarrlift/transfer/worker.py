@@ -23,14 +23,13 @@ from ..core.grid.grid import Grid
 from ..core.grid.overlap import touched
 from ..errors import WorkerError
 from ..planning.routes import Move
-from ..storage.bandwidth import shares_of
+from ..storage.bandwidth import passing, shares_of
 from ..storage.base import Storage
 from ..storage.giving_up import Stop
 from ..storage.open_storage import open_storage
-from ..storage.passing import passing
 from ..storage.remote.store_writer import writer_for
-from ..storage.silence import report_in
 from ..storage.transformer_stack import with_layers
+from ..storage.unanswered import report_in
 from ..storage.writer import Writer, at_destination
 from .counts import MoveCounts, MoveResult
 from .inner_chunks import inner_chunks
@@ -133,8 +132,8 @@ class WorkerSpec:
     fsync: bool = False
     hard_links: bool = False
     recheck: bool = True
-    silences: str | None = None
-    """Where a worker on this machine reports that a server does not answer (`storage.silence`)."""
+    unanswered: str | None = None
+    """Where a worker on this machine reports that a server does not answer (`storage.unanswered`)."""
     bytes_per_second: float | None = field(default=None, compare=False)
     """The limit at each end of one call, if there is one; it may change between calls."""
 
@@ -296,7 +295,7 @@ def both_ends(spec: WorkerSpec, *, write: bool) -> tuple[Storage, Storage]:
 
 @functools.lru_cache(maxsize=4)
 def _worker(spec: WorkerSpec) -> Worker:
-    report_in(spec.silences)
+    report_in(spec.unanswered)
     source, destination = both_ends(spec, write=True)
     return Worker(
         source,

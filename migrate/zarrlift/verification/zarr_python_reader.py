@@ -28,7 +28,7 @@ from zarrstack.core.paths import join
 from ..core.data_types.compare import Values
 from ..core.problems import refusal
 from ..storage.base import Storage
-from ..storage.local.scratch import is_own
+from ..storage.local.own_names import is_own
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store

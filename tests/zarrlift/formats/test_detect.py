@@ -24,7 +24,7 @@ from tests.support.web_servers import Files, serving
 import zarrlift
 from zarrlift.formats.describe import describe
 from zarrlift.formats.detect import detect
-from zarrlift.storage.foreign_files import known_file
+from zarrlift.storage.not_an_archive import known_file
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.errors import MetadataError, UsageError
 

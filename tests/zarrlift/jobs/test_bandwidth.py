@@ -24,7 +24,7 @@ from zarrlift.jobs.status import status_of
 from zarrlift.recipe.options import Places, Request
 from zarrlift.storage.bandwidth import Bandwidth, parse_limit, shares_of
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.silence import longest
+from zarrlift.storage.unanswered import longest_wait
 from zarrlift.transfer.events import TaskDone
 from zarrlift.transfer.executors import dispatcher
 from zarrlift.transfer.executors.engine import Engine
@@ -213,7 +213,7 @@ def test_a_wait_for_the_limit_is_no_silence_of_a_server(tmp_path):
     class Watching(FakeClock):
         async def sleep(self, seconds):
             await super().sleep(seconds)
-            silences.append(longest())
+            silences.append(longest_wait())
 
     clock = Watching()
     limited = Bandwidth(1, clock).over(open_storage(source(tmp_path / "old")), "source")

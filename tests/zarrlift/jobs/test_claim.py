@@ -27,12 +27,12 @@ import zarrlift
 from zarrlift.errors import JobError
 from zarrlift.jobs import claim as claiming
 from zarrlift.jobs.claim import Attempt, Claim, ClaimHolder, claimed
-from zarrlift.jobs.ledger import database
+from zarrlift.jobs.ledger import byte_locks, database
 from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
 from zarrlift.storage.base import CLAIM
-from zarrlift.storage.local import byte_locks, owner_process, partial_files
+from zarrlift.storage.local import owner_process, partial_files
 from zarrlift.storage.local.open_directories import OpenDirectory
 from zarrlift.storage.local.owner_process import OwnerProcess
 from zarrlift.storage.local.partial_files import partial_name, sweep_partial

@@ -26,8 +26,8 @@ import zarrlift
 from zarrlift.errors import KINDS, JobError, VerificationError
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local import writer as writing
+from zarrlift.storage.local.own_names import with_suffix
 from zarrlift.storage.local.partial_files import partial_name
-from zarrlift.storage.local.sibling_names import with_suffix
 from zarrlift.transfer.unexpected_errors import broken_package, unexpected_error
 from zarrstack.core.errors import ZarrstackError
 

@@ -24,12 +24,12 @@ from tests.support.v2_trees import GROUP, array, tree
 
 import zarrlift
 from zarrlift.cli import main
+from zarrlift.jobs.ledger import byte_locks
 from zarrlift.jobs.ledger.last_run import last_run, level_before
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ledger.schema import node_rows, plans_of
 from zarrlift.jobs.status import Status
 from zarrlift.planning.plans import ArrayPlan
-from zarrlift.storage.local import byte_locks
 from zarrlift.transfer.events import Event, TaskDone
 
 

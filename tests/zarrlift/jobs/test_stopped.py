@@ -28,7 +28,7 @@ from zarrlift.jobs.resume import lost_tasks
 from zarrlift.jobs.run import Run
 from zarrlift.jobs.update import objects
 from zarrlift.storage.local import writer as writing
-from zarrlift.storage.local.scratch import LAYERED
+from zarrlift.storage.local.own_names import LAYERED
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.transfer.counts import MoveResult
 from zarrlift.verification import before_publishing

@@ -13,7 +13,7 @@ from tests.support.job_archives import tree, values
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.storage.local.scratch import LAYERED
+from zarrlift.storage.local.own_names import LAYERED
 from zarrstack.core.errors import StorageError, UsageError
 
 

@@ -24,7 +24,7 @@ from zarr.storage import MemoryStore, WrapperStore
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
-from zarrlift.storage.limits import PART, PARTS_AT_ONCE, WRITE_BEHIND
+from zarrlift.storage.base import PART, PARTS_AT_ONCE, WRITE_BEHIND
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote.async_requests import WriteBehind, read_ahead
 from zarrlift.storage.remote.backend_fsspec import in_parts

@@ -21,7 +21,7 @@ import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.jobs.run import Run
 from zarrlift.storage.base import DirectoryEntry
-from zarrlift.storage.local import presence
+from zarrlift.storage.local import files as local_files
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import store_writer
@@ -220,7 +220,7 @@ def test_a_path_that_cannot_be_looked_at_is_not_absent(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path)
     (tmp_path / "nowhere").symlink_to("nothing")
-    questions = (presence.exists, presence.is_dir, presence.is_file)
+    questions = (local_files.exists, local_files.is_dir, local_files.is_file)
     answers = {
         name: [ask(tmp_path / name) for ask in questions] for name in (".", "file", "link", "nowhere", "no/x")
     }

@@ -24,7 +24,7 @@ from tests.zarrlift.storage.conftest import files
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
-from zarrlift.storage.limits import PART, SPOOLED
+from zarrlift.storage.base import PART, SPOOLED
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import adaptive_concurrency, buckets
 from zarrlift.transfer.relink_server_side import IN_ONE_READ

@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.support.bucket import Bucket
 
 import zarrlift
-from zarrlift.storage.listing import ListedPage
+from zarrlift.storage.base import ListedPage
 from zarrlift.storage.remote import parallel_listing
 from zarrlift.storage.remote.parallel_listing import UnorderedListingError, pages_in_ranges
 

@@ -23,9 +23,9 @@ from zarrlift.jobs.run import Run
 from zarrlift.planning import planner
 from zarrlift.planning.regrid import two_passes
 from zarrlift.planning.regrid.blocks import BASE, Blocks, available_cores
-from zarrlift.storage.local.scratch import PASSES
+from zarrlift.storage.local.files import storage_error
+from zarrlift.storage.local.own_names import PASSES
 from zarrlift.storage.local.storage import LocalStorage
-from zarrlift.storage.local.system_errors import storage_error
 
 SHAPE = (600, 400)
 ROOM = 20_000

@@ -16,7 +16,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, excerpt
 
 from ...archive.nodes import ArrayNode
-from ...storage.local.presence import is_file
+from ...storage.local.files import is_file
 from ...storage.local.storage import LocalStorage
 from ..base import View, finding
 

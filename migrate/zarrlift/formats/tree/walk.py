@@ -18,7 +18,7 @@ from zarrstack.core.paths import join
 
 from ...core.problems import refusal
 from ...storage.base import DirectoryEntry, Storage
-from ...storage.local.scratch import is_own
+from ...storage.local.own_names import is_own
 from ...storage.local.storage import LocalStorage
 from .directory import (
     CHUNK,

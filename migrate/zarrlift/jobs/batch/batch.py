@@ -28,11 +28,11 @@ from ...recipe.keywords import (
 from ...recipe.options import PathText, Places, Request, Running, Updating, Watching, values
 from ...recipe.recipe import Recipe
 from ...recipe.signatures import explicit, given
-from ...storage.local import byte_locks
-from ...storage.local.sibling_names import sibling, with_suffix
+from ...storage.local.own_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
 from ..executors import RunOptions
+from ..ledger import byte_locks
 from ..ledger.job_places import LIST_SUFFIX, is_list
 from ..progress import ProgressChoice
 from ..progress_display import observed

@@ -21,7 +21,7 @@ from ...formats.search import divided, search
 from ...recipe.changes import WHOLE_OPTIONS
 from ...recipe.options import Request, values
 from ...recipe.recipe import Recipe
-from ...storage.local.sibling_names import with_suffix
+from ...storage.local.own_names import with_suffix
 from ...storage.open_storage import is_url, place_below, refuse_mistyped
 from ...storage.redact import redact
 from ..ledger.job_places import SUFFIX, job_beside, local_path, with_local_path

@@ -21,8 +21,8 @@ from zarrstack.core.json_text import JSONObject
 from ...core.problems import JoinedProblems, any_refusal
 from ...errors import JobError
 from ...storage.base import BESIDE
+from ...storage.local.own_names import sibling
 from ...storage.local.partial_files import replace_file
-from ...storage.local.sibling_names import sibling
 from ...storage.open_storage import is_url
 from ..claim import ClaimHolder
 from ..ledger.database import VERSION, reporting_damage, stable_notes

@@ -25,9 +25,8 @@ from urllib.parse import quote
 from zarrstack.core.json_text import excerpt
 
 from ...errors import JobError
-from ...storage.local.files import kind_of
+from ...storage.local.files import file_limit_text, kind_of
 from ...storage.local.partial_files import partial_name
-from ...storage.local.system_errors import file_limit_text
 
 log: Final = logging.getLogger("zarrlift")
 _reading: Final = threading.Lock()
@@ -216,7 +215,7 @@ def require_file(path: Path) -> None:
 
 def lock_file(path: Path) -> int | None:
     """Lock the file against other runners until this process ends; the kernel releases the lock."""
-    from ...storage.local import byte_locks
+    from . import byte_locks
 
     if not byte_locks.HERE:  # SQLite's own locks still protect the ledger
         return None
@@ -260,7 +259,7 @@ def _separated(path: Path, descriptor: int) -> int:
 
     `cp -al` makes such links of whole folders.
     """
-    from ...storage.local import byte_locks
+    from . import byte_locks
 
     partial = partial_name(str(path))
     with open(descriptor, "rb", closefd=False) as old, open(partial, "wb") as new:

@@ -26,8 +26,8 @@ from zarrstack.core.similar_names import did_you_mean
 from ...core.problems import command
 from ...errors import JobError
 from ...recipe.options import JobPlace, PathText
-from ...storage.local.presence import exists, is_file
-from ...storage.local.sibling_names import sibling, with_suffix
+from ...storage.local.files import exists, is_file
+from ...storage.local.own_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
 from .database import SQLITE
@@ -309,7 +309,7 @@ def _what(path: Path) -> str:
     from zipfile import is_zipfile  # takes time at every start
 
     from ...storage.containers.places import HEAD
-    from ...storage.foreign_files import known_file
+    from ...storage.not_an_archive import known_file
 
     if is_zipfile(path):
         return "a zip file"

@@ -157,7 +157,7 @@ def is_locked(path: os.PathLike[str]) -> bool:
 
     Some file systems share locks across hosts.
     """
-    from ...storage.local import byte_locks
+    from . import byte_locks
 
     try:
         descriptor = os.open(path, os.O_RDONLY)

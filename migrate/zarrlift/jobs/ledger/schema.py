@@ -29,9 +29,8 @@ from ...errors import JobError
 from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
 from ...planning.routes import RouteName
 from ...recipe.options import Link
+from ...storage.local.files import existing_directory, may_create_in
 from ...storage.local.partial_files import partial_name, sweep_partial
-from ...storage.local.presence import existing_directory
-from ...storage.local.system_errors import may_create_in
 from .database import VERSION, as_stored, as_text, error_text
 
 Kind: TypeAlias = Literal["array", "group", "refusal"]

@@ -23,8 +23,7 @@ from ...core.grid.frames import Shards
 from ...core.grid.grid import Grid
 from ...core.grid.overlap import gathered, touched
 from ...core.problems import refusal
-from ...storage.base import Storage
-from ...storage.limits import STORE_READ, STORE_WRITTEN
+from ...storage.base import STORE_READ, STORE_WRITTEN, Storage
 from ...storage.local.storage import LocalStorage
 from ..chunk_checks import machine_memory
 

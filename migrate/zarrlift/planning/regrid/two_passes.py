@@ -22,8 +22,8 @@ from ...archive.nodes import Layout
 from ...core.chain.chain import Chain
 from ...core.codec_spec import CodecSpec
 from ...core.problems import note
-from ...storage.limits import STORE_READ, STORE_WRITTEN
-from ...storage.local.scratch import PASSES
+from ...storage.base import STORE_READ, STORE_WRITTEN
+from ...storage.local.own_names import PASSES
 from .blocks import BASE, Blocks, available_cores, block_bounds, choose_blocks
 from .intermediate import IntermediateArray
 

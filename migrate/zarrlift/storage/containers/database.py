@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from zarrstack.core.errors import StorageError, UsageError
 
-from ..base import Storage
-from ..documents import archive_root
-from ..listed_versions import Version, source_object_changed, version_number
-from ..listing import ListedPage
+from ..base import ListedPage, Storage
 from ..source import ALL, Source
+from ..versions import Version, source_object_changed, version_number
+from .places import archive_root
 
 if TYPE_CHECKING:
     from ..local.files import ReadLimit

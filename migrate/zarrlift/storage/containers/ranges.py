@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import StorageError
 
-from ..listed_versions import Version, require_same, source_object_changed, version_number
 from ..local.files import open_regular, read_at
 from ..remote.backend import version_text
 from ..remote.event_loop import run
+from ..versions import Version, require_same, source_object_changed, version_number
 
 if TYPE_CHECKING:
     from ..remote.backend import ObjectState

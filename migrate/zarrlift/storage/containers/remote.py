@@ -65,7 +65,7 @@ def chained_container(url: str, options: Mapping[str, Any]) -> Storage | None:
 
 def file_in_place(storage: Storage) -> UsageError | None:
     """The error for a storage without an archive whose URL is that of a file of a known kind."""
-    from ..foreign_files import is_foreign, not_a_container
+    from ..not_an_archive import is_foreign, not_a_container
     from ..source import Source
 
     if not isinstance(storage, StoreStorage) or isinstance(storage.native, Source):

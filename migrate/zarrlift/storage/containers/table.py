@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from zarrstack.core.errors import StorageError
 
 from ..base import Storage
-from ..local.presence import is_dir, is_file
+from ..local.files import is_dir, is_file
 from .places import HEAD, ContainerPlace, StoredContainer
 
 
@@ -114,7 +114,7 @@ def open_stored(place: StoredContainer, *, named: bool = False) -> Storage | Non
     A file that is called one (by its name, or with `named`) is one, or an error. Raises UsageError, also for
     a file of another known kind, and StorageError.
     """
-    from ..foreign_files import is_foreign, not_a_container
+    from ..not_an_archive import is_foreign, not_a_container
 
     head, name = place.head, place.storage.url.partition("?")[0].lower()
     _refuse_tar(place.storage.url, head)
@@ -136,6 +136,6 @@ def is_zip(head: bytes) -> bool:
 def _refuse_tar(shown: str, head: bytes) -> None:
     """Raise UsageError for a tar file: one of its members may be a zip file, whose record is near its end."""
     if head[257:262] == b"ustar":
-        from ..foreign_files import not_a_container
+        from ..not_an_archive import not_a_container
 
         raise not_a_container(shown, head)

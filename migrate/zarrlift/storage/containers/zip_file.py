@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 
 from zarrstack.core.errors import UsageError
 
-from ..documents import archive_root
 from ..local.files import BadObjectError
 from ..remote.store_listing import tree_of
+from .places import archive_root
 from .ranges import Ranges, SeekableFile
 
 _TAIL: Final = 256 << 10
@@ -73,7 +73,7 @@ def load(ranges: Ranges) -> ZipMembers:
     except NotImplementedError as error:
         raise UsageError("the zip file needs a newer program", found=f"{ranges.shown}: {error}") from error
     except (zipfile.BadZipFile, struct.error, OSError, ValueError, OverflowError) as error:
-        from ..foreign_files import not_a_container
+        from ..not_an_archive import not_a_container
 
         raise not_a_container(ranges.shown, ranges.read_now(0, 4096)) from error
     _refuse_unreadable([*items.values()], ranges.shown)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import StorageError, UsageError
 
-from ..listing import ListedPage
+from ..base import ListedPage
 from ..source import ALL, Source
 from .ranges import LocalRanges, Ranges, StoreRanges
 from .zip_file import ZipMembers, load
 
 if TYPE_CHECKING:
-    from ..listed_versions import Version
     from ..local.files import ReadLimit
     from ..remote.backend import ObjectState
     from ..remote.zarr_store import StoreStorage
+    from ..versions import Version
     from .places import ContainerPlace, StoredContainer
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from zarrstack.core.errors import StorageError, UsageError
 from zarrstack.core.paths import local_path
 
-from ..local.system_errors import storage_error
+from ..local.files import storage_error
 from ..redact import redact
 from ..remote.error_text import plainly
 

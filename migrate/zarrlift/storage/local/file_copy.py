@@ -11,7 +11,7 @@ from zarrstack.core.errors import ChunkError
 
 from ...core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, HeadAndTail, memory
 from ..giving_up import check
-from ..listed_versions import Version, has_version
+from ..versions import Version, has_version
 from .files import READING, read_at
 
 if TYPE_CHECKING:

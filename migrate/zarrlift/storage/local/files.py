@@ -10,11 +10,14 @@ import os
 import stat
 import sys
 from dataclasses import dataclass
-from typing import IO, Final, Literal
+from typing import IO, TYPE_CHECKING, Final, Literal
 
-from zarrstack.core.errors import ChunkError, StorageError, ZarrstackError
+from zarrstack.core.errors import ChunkError, Problem, StorageError, ZarrstackError
 
-from ..listed_versions import Version, require_version
+from ..versions import Version, require_version
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CREATING: Final = (
     os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -168,3 +171,80 @@ def path_of(file: IO[bytes]) -> str | None:
     if isinstance(name, int):
         return f"{_OPEN_FILES}/{name}"
     return name if isinstance(name, str) else None
+
+
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP})
+
+
+def exists(path: Path) -> bool:
+    """Whether the path, or what its link leads to, exists; OSError."""
+    return _mode(path) is not None
+
+
+def is_dir(path: Path) -> bool:
+    """Whether the path is a directory or a link to one; OSError."""
+    mode = _mode(path)
+    return mode is not None and stat.S_ISDIR(mode)
+
+
+def is_file(path: Path) -> bool:
+    """Whether the path is a regular file or a link to one; OSError."""
+    mode = _mode(path)
+    return mode is not None and stat.S_ISREG(mode)
+
+
+def existing_directory(path: Path) -> Path:
+    """The directory at a path, or the nearest one above it; OSError."""
+    while not is_dir(path) and path != path.parent:
+        path = path.parent
+    return path
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_mode
+    except OSError as error:
+        if error.errno in _ABSENT or getattr(error, "winerror", None) in (21, 123, 1921):
+            return None  # on Windows: a drive that is not ready, a name that is invalid, a link in a circle
+        raise
+    except ValueError:  # a null character
+        return None
+
+
+def system_refused(error: OSError) -> Problem:
+    """The problem for an operating system error without a key, from a library."""
+    key = "" if error.filename is None else os.fsdecode(error.filename)
+    return storage_error("reading or writing failed", key, error).problem
+
+
+def storage_error(what: str, key: str, error: OSError) -> StorageError:
+    """A StorageError with the message of the operating system."""
+    advice = {
+        errno.ENOSPC: "Free some space and resume.",
+        errno.EACCES: "Check the permissions, then try again or resume.",
+        errno.EROFS: "Mount it so that it can be written and resume, or choose another place.",
+        errno.ELOOP: "Put the directory that was there back in its place, then run the command again.",
+        errno.EFBIG: "Raise the limit and resume, or write smaller objects.",
+        errno.EMFILE: "Raise the limit of open files (ulimit -n) or use fewer workers (-j), then resume.",
+    }.get(error.errno or 0)
+    found = error.strerror or str(error)
+    if error.errno == errno.EFBIG:
+        found += file_limit_text()
+    return StorageError(what, key=key, found=found, advice=advice)
+
+
+def may_create_in(directory: str | os.PathLike[str]) -> bool:
+    """Whether this process has the permission to create files in a directory."""
+    return os.access(directory, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def file_limit_text() -> str:
+    """`; files may have at most 1024 bytes here (ulimit -f)`, or "" if this process has no such limit."""
+    if sys.platform == "win32":
+        return ""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit == resource.RLIM_INFINITY:
+        return ""
+    return f"; files may have at most {limit} bytes here (ulimit -f)"

@@ -19,7 +19,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
 from .files import not_regular
-from .scratch import LAYERED
+from .own_names import LAYERED
 from .storage import LocalStorage
 
 

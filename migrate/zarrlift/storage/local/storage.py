@@ -15,14 +15,21 @@ from typing import TYPE_CHECKING, Final
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
 from ..base import CLAIM, DirectoryEntry, Storage
-from ..listed_versions import FILES_TELL, held, require_same, require_version
+from ..versions import FILES_TELL, held, require_same, require_version
 from .file_copy import write_all
-from .files import ReadLimit, is_directory, not_regular, open_regular, read_at, read_file
+from .files import (
+    ReadLimit,
+    is_dir,
+    is_directory,
+    not_regular,
+    open_regular,
+    read_at,
+    read_file,
+    storage_error,
+)
 from .open_directories import OpenDirectories
+from .own_names import directory_of
 from .partial_files import create_file, partial_name
-from .presence import is_dir
-from .scratch import directory_of
-from .system_errors import storage_error
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store

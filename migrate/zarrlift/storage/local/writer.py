@@ -19,14 +19,13 @@ from typing import Final
 from zarrstack.core.errors import StorageError
 
 from ...core.codecs.base import Buffer, memory
-from ..listed_versions import Version, require_version
+from ..versions import Version, require_version
 from ..writer import DestinationError, ObjectStream, PayloadCheck, Writer
 from .file_copy import copy_by_hand, copy_range, ends_of_file, reflink, write_all
-from .files import ReadLimit, open_regular, read_file
+from .files import ReadLimit, open_regular, read_file, storage_error
 from .open_directories import OpenDirectory
-from .scratch import directory_of
+from .own_names import directory_of
 from .storage import LocalStorage
-from .system_errors import storage_error
 
 _MAX_BUFFERS: Final = 1024
 """Maximum number of buffers in one system call (IOV_MAX of Linux; POSIX guarantees 16)."""

@@ -25,9 +25,8 @@ from zarrstack.core.errors import ZarrstackError
 from zarrstack.system.clock import Clock
 from zarrstack.system.transient_errors import CODES, answers, may_pass, wanted_wait
 
-from .. import retries
 from ..giving_up import heeded_stop
-from ..silence import AnswerWatch
+from ..unanswered import AnswerWatch, count_retry
 
 T = TypeVar("T")
 
@@ -108,7 +107,7 @@ class ConcurrencyLimiter:
                         if attempt == 1:
                             self._watch.answered(now)
                         raise
-                    retries.add(error, wait)
+                    count_retry(error, wait)
                     attempt += 1
                     if self.watches:
                         if not watched:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ..limits import WRITE_BEHIND
+from ..base import WRITE_BEHIND
 from .adaptive_concurrency import MAX_REQUESTS
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from ..limits import PART
-from ..listed_versions import Version
-from ..listing import ListedPage
+from ..base import PART, ListedPage
+from ..versions import Version
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
-from ..limits import PARTS_AT_ONCE
-from ..listed_versions import Version
-from ..listing import ListedPage
+from ..base import PARTS_AT_ONCE, ListedPage
+from ..versions import Version
 from .adaptive_concurrency import MAX_REQUESTS
 from .backend import HTTP, Backend, ObjectState, bounded_bytes, part_size, stored_bytes, version_text
 from .error_text import names_no_bucket

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import StorageError
 
-from ..listed_versions import Version
 from ..local.files import ReadLimit
+from ..versions import Version
 from .backend import ObjectState
 from .backend_fsspec import FsspecBackend
 

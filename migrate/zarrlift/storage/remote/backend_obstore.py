@@ -12,9 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..limits import PARTS_AT_ONCE
-from ..listed_versions import Version, source_object_changed, version_number
-from ..listing import ListedPage
+from ..base import PARTS_AT_ONCE, ListedPage
+from ..versions import Version, source_object_changed, version_number
 from .backend import Backend, ObjectState, part_size, version_text, version_texts
 from .parallel_listing import Pages, lists_ranges, pages_in_ranges
 

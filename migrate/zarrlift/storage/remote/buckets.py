@@ -164,7 +164,7 @@ def bucket_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tu
             return None  # without credentials, or signed, it is read as from any web server
         cloud = AZURE
     if find_spec("obstore") is None:
-        from ..open_errors import no_package
+        from ..not_an_archive import no_package
 
         raise no_package(parts.scheme, "")
     if not parts.netloc or parts.query or ("@" in parts.netloc and cloud is not AZURE):

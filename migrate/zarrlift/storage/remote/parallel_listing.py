@@ -13,7 +13,7 @@ from contextlib import aclosing
 from operator import ge
 from typing import Any, Final, TypeAlias
 
-from ..listing import ListedPage
+from ..base import ListedPage
 
 Pages: TypeAlias = AsyncGenerator[ListedPage, None]
 

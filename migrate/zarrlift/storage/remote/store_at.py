@@ -50,7 +50,7 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
     except UsageError:
         raise
     except ImportError as error:
-        from ..open_errors import no_package
+        from ..not_an_archive import no_package
 
         raise no_package(protocol, redact_foreign(str(error))) from error
     except ValueError as error:

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ..listing import ListedPage
+from ..base import ListedPage
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store

@@ -14,10 +14,9 @@ from typing import IO, TYPE_CHECKING
 from zarrstack.core.errors import StorageError
 
 from ...core.codecs.base import Buffer, memory
-from ..base import Storage
-from ..limits import SPOOLED
+from ..base import SPOOLED, Storage
 from ..local.files import temporary_file
-from ..local.scratch import LAYERED, directory_of
+from ..local.own_names import LAYERED, directory_of
 from ..local.storage import LocalStorage
 from ..local.writer import LocalWriter
 from ..writer import DestinationError, ObjectStream, Writer, at_destination

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import secrets
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
@@ -15,26 +16,25 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
-from ..base import CLAIM, DirectoryEntry, Storage
-from ..listed_versions import Version, held
-from ..listing import L, ListedPage
+from ..base import CLAIM, DirectoryEntry, L, ListedPage, Storage
 from ..local.files import path_of
 from ..redact import redact
+from ..versions import Version, held
 from .adaptive_concurrency import ConcurrencyLimiter
 from .backend import HTTP, bounded_bytes, stored_bytes, stored_size, write_bytes
 from .backend_fsspec import own, protocols
-from .backends import native
 from .error_text import CONFLICT, UNKNOWN_REQUEST, plainly
 from .event_loop import begin, bounded, close_soon, run
 from .parallel_listing import UnorderedListingError
 from .store_listing import ListedKeys, any_names, entries_of, settled
-from .store_names import url_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zarr.abc.store import ByteRequest, Store
 
     from ..local.files import ReadLimit
-
+    from .backend import Backend
 
 class StoreRequests:
     """Starts requests to a store, from any thread; each returns a future."""
@@ -339,3 +339,54 @@ async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
         await work
     except (KeyError, FileNotFoundError):
         return
+
+
+def url_of(store: Any) -> str:
+    """The name of a store given as an object; it is a URL only if the store can be opened again."""
+    if type(store).__name__ == "FsspecStore":
+        protocol = store.fs.protocol if isinstance(store.fs.protocol, str) else store.fs.protocol[0]
+        path = str(store.path)
+        return path if "://" in path else f"{protocol}://{path.lstrip('/') if protocol != 'file' else path}"
+    return f"{type(store).__name__}:{_token(store)}"
+
+
+_tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
+
+
+def _token(store: Any) -> str:
+    """A unique identifier for a store that exists only in this process.
+
+    Jobs outlive stores, and `id` is reused: a later store could be mistaken for an earlier job's finished
+    destination.
+    """
+    entry = _tokens.get(id(store))
+    if entry is None or entry[0]() is not store:
+        entry = _tokens[id(store)] = (weakref.ref(store), secrets.token_hex(4))
+    return entry[1]
+
+
+def native(store: Store) -> Backend | None:
+    """The library below a store; None for a store that is not a plain wrapper, such as a stack of layers."""
+    from zarr.storage import FsspecStore
+
+    if type(store) is FsspecStore:
+        from .backend_fsspec import FsspecBackend, protocols
+
+        if protocols(store) & HTTP:
+            from .backend_http import HttpBackend
+
+            return HttpBackend(store)
+        return FsspecBackend(store)
+    if is_obstore(store):
+        from .backend_obstore import ObstoreBackend
+
+        return ObstoreBackend(store)
+    # A store of ours brings its own. Asked of its type: layers forward attributes of the store below.
+    bring: Callable[[Store], Backend] | None = getattr(type(store), "as_backend", None)
+    return None if bring is None else bring(store)
+
+
+def is_obstore(store: Any) -> bool:
+    """Whether a store is zarr's obstore wrapper; does not import obstore, which is optional."""
+    kind = type(store)
+    return kind.__name__ == "ObjectStore" and kind.__module__.startswith("zarr.storage")

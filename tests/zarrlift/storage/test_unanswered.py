@@ -22,22 +22,22 @@ import zarrlift
 from zarrlift import Recipe
 from zarrlift.jobs import progress
 from zarrlift.jobs.executors import RunEngine, RunOptions
-from zarrlift.jobs.progress import with_silence
+from zarrlift.jobs.progress import with_unanswered
 from zarrlift.jobs.progress_display import LogProgress, ProgressBar
 from zarrlift.report.status import blocks
 from zarrlift.report.text import Page, lines
-from zarrlift.storage import silence
+from zarrlift.storage import unanswered
 from zarrlift.storage.remote import adaptive_concurrency
 from zarrlift.storage.remote.adaptive_concurrency import ConcurrencyLimiter
 from zarrlift.storage.remote.zarr_store import StoreStorage
-from zarrlift.storage.silence import Silence
+from zarrlift.storage.unanswered import Unanswered
 from zarrlift.transfer.events import Event, Listed, Planned, Waiting
 from zarrlift.transfer.worker import WorkerSpec
 
 if TYPE_CHECKING:
     from zarrlift.planning.plans import Plan
 
-SILENT = Silence(12.3, 3)
+SILENT = Unanswered(12.3, 3)
 TEXT = "The server has not answered for 12 s, attempt 3"
 
 
@@ -48,10 +48,10 @@ class ServerError(Exception):
 @pytest.fixture(autouse=True)
 def _no_other_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only those of the test; others of this process may still wait for a dead one."""
-    monkeypatch.setattr(silence, "_watches", set())
+    monkeypatch.setattr(unanswered, "_watches", set())
 
 
-def reported(answers: list[Any], *, single: bool = True) -> list[Silence | None]:
+def reported(answers: list[Any], *, single: bool = True) -> list[Unanswered | None]:
     """The silence before each answer of a server (seconds that pass, or an error), and at the end."""
     clock, found = FakeClock(), []
     pace = ConcurrencyLimiter(clock=clock)
@@ -59,10 +59,10 @@ def reported(answers: list[Any], *, single: bool = True) -> list[Silence | None]
     async def ask() -> int:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
-            found.append(silence.longest())
+            found.append(unanswered.longest_wait())
             raise answer
         clock.pass_by(answer)
-        found.append(silence.longest())
+        found.append(unanswered.longest_wait())
         return 1
 
     async def work() -> None:
@@ -70,7 +70,7 @@ def reported(answers: list[Any], *, single: bool = True) -> list[Silence | None]
             await pace(ask, single=single)
 
     asyncio.run(work())
-    return [*found, silence.longest()]
+    return [*found, unanswered.longest_wait()]
 
 
 def test_a_server_that_answers_is_not_reported() -> None:
@@ -78,7 +78,7 @@ def test_a_server_that_answers_is_not_reported() -> None:
 
 
 def test_a_request_without_an_answer_is_reported_after_a_while() -> None:
-    assert reported([31.0, 1.0]) == [Silence(31.0, 1), None, None]
+    assert reported([31.0, 1.0]) == [Unanswered(31.0, 1), None, None]
 
 
 def test_what_is_no_single_request_may_take_longer() -> None:
@@ -95,8 +95,8 @@ def test_a_repeated_request_is_reported_until_one_succeeds(
     monkeypatch.setattr(ConcurrencyLimiter, "_reached", True, raising=False)
     found = reported([1.0, error(), error(), error(), error(), 0.5, 1.0], single=single)
     assert found[:4] == [None, None, None, None]  # 3 s without an answer
-    assert found[4] == Silence(7.0, 4, errors)
-    assert found[5] == Silence(15.5, 5, errors)
+    assert found[4] == Unanswered(7.0, 4, errors)
+    assert found[5] == Unanswered(15.5, 5, errors)
     assert found[6:] == [None, None]
 
 
@@ -104,11 +104,11 @@ def test_a_repeated_request_is_reported_until_one_succeeds(
     ("found", "text"),
     [
         (SILENT, TEXT),
-        (Silence(7.0, 2, errors=True), "The server has answered with errors only for 7 s, attempt 2"),
-        (Silence(125.0, 9), "The server has not answered for 2 min 5 s, attempt 9"),
+        (Unanswered(7.0, 2, errors=True), "The server has answered with errors only for 7 s, attempt 2"),
+        (Unanswered(125.0, 9), "The server has not answered for 2 min 5 s, attempt 9"),
     ],
 )
-def test_the_text_says_how_long_and_which_attempt(found: Silence, text: str) -> None:
+def test_the_text_says_how_long_and_which_attempt(found: Unanswered, text: str) -> None:
     assert str(found) == text
 
 
@@ -130,16 +130,16 @@ def test_the_bar_says_so_without_a_rate_and_a_time_left(monkeypatch) -> None:
     present = Waiting(chunks=4, bytes=400_000)
     bar(present)
     assert "B/s" in screen.getvalue()
-    monkeypatch.setattr(silence, "longest", lambda: SILENT)
+    monkeypatch.setattr("zarrlift.jobs.progress.longest_wait", lambda: SILENT)
     screen.truncate(0)
-    bar(with_silence(present))
+    bar(with_unanswered(present))
     shown = screen.getvalue()
     assert "400k/1.00M" in shown
     assert f"<-] {TEXT}" in shown
     assert "B/s" not in shown
-    monkeypatch.setattr(silence, "longest", lambda: None)
+    monkeypatch.setattr("zarrlift.jobs.progress.longest_wait", lambda: None)
     screen.truncate(0)
-    bar(with_silence(present))
+    bar(with_unanswered(present))
     assert "B/s" in screen.getvalue()
     assert "server" not in screen.getvalue()
     bar.close()
@@ -149,7 +149,7 @@ def test_the_bar_says_so_without_a_rate_and_a_time_left(monkeypatch) -> None:
 def test_a_listing_says_so_too() -> None:
     screen = Terminal()
     bar = ProgressBar(screen)
-    bar(Listed(objects=12_345, silence=SILENT))
+    bar(Listed(objects=12_345, unanswered=SILENT))
     bar.close()
     assert f"12.3k objects listed [00:00] {TEXT}" in screen.getvalue()
 
@@ -160,9 +160,9 @@ def test_the_log_gets_a_record_at_once_when_it_begins_and_when_it_ends(display, 
     now = [1000.0]
     shown = display(Terminal(), clock=lambda: now[0])
     shown(Planned(bytes=1_000_000, chunks=10))
-    for later, found in ((10, None), (20, SILENT), (21, Silence(13.3, 3)), (30, None), (40, None)):
+    for later, found in ((10, None), (20, SILENT), (21, Unanswered(13.3, 3)), (30, None), (40, None)):
         now[0] = 1000.0 + later
-        shown(Waiting(chunks=4, bytes=400_000, silence=found))
+        shown(Waiting(chunks=4, bytes=400_000, unanswered=found))
     shown.close()
     silent, again = [record.getMessage() for record in caplog.records]
     assert silent == f"400 kB of 1.00 MB (40 %), 4 of 10 chunks, {TEXT}"
@@ -188,12 +188,12 @@ class Watcher:
 
     def __init__(self, store: Dying, job: Path) -> None:
         self.store, self.job = store, job
-        self.shown: list[Silence] = []
+        self.shown: list[Unanswered] = []
         self.statuses: list[zarrlift.Status] = []
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Waiting) and event.silence is not None and not self.store.alive.is_set():
-            self.shown.append(event.silence)
+        if isinstance(event, Waiting) and event.unanswered is not None and not self.store.alive.is_set():
+            self.shown.append(event.unanswered)
             status = zarrlift.status(self.job)
             if status.silent_since is not None:
                 self.statuses.append(status)
@@ -205,7 +205,7 @@ def test_a_migration_reports_a_dead_server_and_goes_on_when_it_is_back(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adaptive_concurrency, "_DELAYS", (0.01,) * 10_000)
-    monkeypatch.setattr(silence, "_AFTER_FAILURE", 0.0)
+    monkeypatch.setattr(unanswered, "_AFTER_FAILURE", 0.0)
     monkeypatch.setattr(progress, "_REFRESH_SECONDS", 0.01)
     store = Dying(fill(MemoryStore(), archive))
     watcher = Watcher(store, tmp_path / "job.db")
@@ -227,40 +227,40 @@ def test_worker_processes_on_this_machine_are_heard(tmp_path: Path, monkeypatch:
     """A worker writes what the coordinator reads; here both are this process, with a server each."""
     folder = tmp_path / "reports"
     folder.mkdir()
-    monkeypatch.setattr(silence, "_folders", set())
+    monkeypatch.setattr(unanswered, "_folders", set())
     clock = FakeClock()
-    worker = silence.AnswerWatch(clock)
-    silence._watches.clear()  # not seen otherwise
-    silence.read_from(str(folder))
-    monkeypatch.setattr(silence, "_folder_of_worker", str(folder))
+    worker = unanswered.AnswerWatch(clock)
+    unanswered._watches.clear()  # not seen otherwise
+    unanswered.read_from(str(folder))
+    monkeypatch.setattr(unanswered, "_folder_of_worker", str(folder))
     worker.begin()
     clock.pass_by(70)
     worker.failed(4, ServerError())
-    found = silence.longest()
+    found = unanswered.longest_wait()
     assert found is not None
     assert (70 <= found.seconds < 80, found.attempt, found.errors) == (True, 4, True)
     worker.answered(clock.now())
-    assert silence.longest() is None
+    assert unanswered.longest_wait() is None
     assert not list(folder.iterdir())
     worker.failed(2, ServerError())
     worker.end()
     assert not list(folder.iterdir())
     (folder / "unfinished").write_text("[17")
-    assert silence.longest() is None
+    assert unanswered.longest_wait() is None
 
 
 def test_a_worker_that_died_is_not_heard_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silence, "_folders", {str(tmp_path)})
+    monkeypatch.setattr(unanswered, "_folders", {str(tmp_path)})
     (tmp_path / "1-1").write_text(f"[{time.time() - 400}, 3, false]")
-    assert silence.longest() is not None
+    assert unanswered.longest_wait() is not None
     os.utime(tmp_path / "1-1", (time.time() - 400, time.time() - 400))
-    assert silence.longest() is None
+    assert unanswered.longest_wait() is None
 
 
 def test_a_folder_that_is_gone_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = {str(tmp_path / "gone")}
-    monkeypatch.setattr(silence, "_folders", folders)
-    assert silence.longest() is None
+    monkeypatch.setattr(unanswered, "_folders", folders)
+    assert unanswered.longest_wait() is None
     assert not folders
 
 
@@ -271,7 +271,7 @@ def test_only_workers_on_this_machine_are_told_where_to_report(executor: Any, re
     plan = cast("Plan", SimpleNamespace(recipe=Recipe()))
     engine = RunEngine(plan, ends, RunOptions(executor=executor), spec)
     try:
-        folder = engine._reporting().silences
+        folder = engine._reporting().unanswered
         assert (folder is not None and Path(folder).is_dir()) == reports
     finally:
         engine.close()
@@ -282,7 +282,7 @@ def test_only_workers_on_this_machine_are_told_where_to_report(executor: Any, re
 def test_worker_processes_report_a_server_that_fails(
     our_bucket: Bucket, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence, "_AFTER_FAILURE", 0.0)
+    monkeypatch.setattr(unanswered, "_AFTER_FAILURE", 0.0)
     monkeypatch.setattr(progress, "_REFRESH_SECONDS", 0.05)
     alive = threading.Event()
 
@@ -292,11 +292,11 @@ def test_worker_processes_report_a_server_that_fails(
 
     our_bucket.instead = instead
     source = our_bucket.put("in", files(archive))
-    shown: list[Silence] = []
+    shown: list[Unanswered] = []
 
     def reviving(event: Event) -> None:
-        if isinstance(event, Waiting) and event.silence is not None:
-            shown.append(event.silence)
+        if isinstance(event, Waiting) and event.unanswered is not None:
+            shown.append(event.unanswered)
             alive.set()
 
     outcome = zarrlift.migrate(

@@ -1,11 +1,13 @@
-"""For how long a server has not answered the requests of this process, and of its workers on this machine.
+"""How long a server has not answered this process and its workers on this machine; the repeated requests.
 
 A worker process writes a file while its requests are repeated, because the result of its task comes later.
+`ConcurrencyLimiter` repeats requests; here they are counted.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 import time
@@ -16,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from zarrstack.core.units import duration_text
+
+from .redact import redact_foreign
 
 if TYPE_CHECKING:
     from zarrstack.system.clock import Clock
@@ -30,7 +34,7 @@ _OUTDATED: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class Unanswered:
     """A server that does not answer, or only with errors."""
 
     seconds: float
@@ -96,14 +100,14 @@ class AnswerWatch:
         with suppress(OSError):
             os.unlink(report)
 
-    def silence(self) -> Silence | None:
-        """The present silence; None if it is short, or if no request waits."""
+    def unanswered(self) -> Unanswered | None:
+        """For how long now; None if it is short, or if no request waits."""
         if not self._pending:
             return None
         seconds = self._clock.now() - self._since
         if seconds < (_AT_FIRST if self._attempt == 1 else _AFTER_FAILURE):
             return None
-        return Silence(seconds, self._attempt, self._errors)
+        return Unanswered(seconds, self._attempt, self._errors)
 
 
 _folder_of_worker: str | None = None
@@ -112,18 +116,18 @@ _folders: Final[set[str]] = set()
 
 
 def report_in(folder: str | None) -> None:
-    """Write the silences of this process, which is a worker, into a folder."""
+    """Write into a folder how long this process, which is a worker, has had no answer."""
     global _folder_of_worker  # noqa: PLW0603 - of the process
     _folder_of_worker = folder
 
 
 def read_from(folder: str) -> None:
-    """Include the silences of workers that write into a folder, until it is removed."""
+    """Include what workers write into a folder, until it is removed."""
     _folders.add(folder)
 
 
-def _of_workers(folder: str) -> list[Silence]:
-    silences, now = [], time.time()
+def _of_workers(folder: str) -> list[Unanswered]:
+    waits, now = [], time.time()
     try:
         reports = list(os.scandir(folder))
     except OSError:
@@ -133,19 +137,43 @@ def _of_workers(folder: str) -> list[Silence]:
         with suppress(OSError, ValueError):  # withdrawn, or not written yet
             if now - report.stat().st_mtime < _OUTDATED:
                 since, attempt, errors = json.loads(Path(report.path).read_text())
-                silences.append(Silence(now - since, attempt, errors))
-    return [silence for silence in silences if silence.seconds >= _AFTER_FAILURE]
+                waits.append(Unanswered(now - since, attempt, errors))
+    return [wait for wait in waits if wait.seconds >= _AFTER_FAILURE]
 
 
 _lock: Final = threading.Lock()
 _watches: Final[WeakSet[AnswerWatch]] = WeakSet()
 
 
-def longest() -> Silence | None:
-    """The longest silence of the servers that this process or its workers wait for; None if all answer."""
+def longest_wait() -> Unanswered | None:
+    """The longest that a server has not answered this process or its workers; None if all answer."""
     with _lock:
         watches = list(_watches)
-    silences = [silence for watch in watches if (silence := watch.silence()) is not None]
+    waits = [wait for watch in watches if (wait := watch.unanswered()) is not None]
     for folder in list(_folders):
-        silences += _of_workers(folder)
-    return max(silences, key=lambda silence: silence.seconds, default=None)
+        waits += _of_workers(folder)
+    return max(waits, key=lambda wait: wait.seconds, default=None)
+
+
+log: Final = logging.getLogger("zarrlift.retry")
+"""One record for each repeated request, level INFO."""
+
+_count = 0
+
+
+def count_retry(error: BaseException, seconds: float) -> None:
+    """Count a request that is repeated after some seconds because of an error."""
+    global _count  # noqa: PLW0603 - of the process
+    with _lock:
+        _count += 1
+    if log.isEnabledFor(logging.INFO):
+        text = " ".join(redact_foreign(f"{type(error).__name__}: {error}").split())[:500]
+        log.info("repeated in %.1f s: %s", seconds, text, extra={"event": "retry"})
+
+
+def take_retries() -> int:
+    """The number of repeated requests since the last call."""
+    global _count
+    with _lock:
+        count, _count = _count, 0
+    return count
