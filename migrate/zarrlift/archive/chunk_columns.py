@@ -96,7 +96,7 @@ class ChunkColumns:
     def _sorted_rest(self) -> Columns:
         indexes = np.array(self._indexes, np.int64)
         sizes, versions = np.array(self._sizes, np.int64), np.array(self._versions, np.int64)
-        if (indexes[1:] >= indexes[:-1]).all():
+        if len(indexes) < 2 or (indexes[1:] >= indexes[:-1]).all():
             return indexes, sizes, versions
         order = np.argsort(indexes, kind="stable")
         return indexes[order], sizes[order], versions[order]

@@ -163,7 +163,7 @@ def fingerprint_of(indexes: Indexes, sizes: Indexes | None, versions: Indexes | 
     digest = hashlib.blake2b(digest_size=16)
     for column in (indexes, sizes, versions):
         if column is not None:
-            digest.update(column.data)
+            digest.update(column.view(np.uint8).data)  # of a view: an array keeps what its `data` needs
     return digest.hexdigest()
 
 

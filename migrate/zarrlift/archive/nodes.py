@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.errors import Problem
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 _ITEM: Final = 64
 """Estimated bytes of an item of variable length."""
+
+
+_grid: Final = lru_cache(maxsize=1024)(Grid)
+"""Grids of layouts, whose lengths are known to be integers; many arrays have the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,7 @@ class Layout:
     @property
     def grid(self) -> Grid:
         """The grid of inner chunks."""
-        return Grid(self.shape, self.chunk_shape)
+        return _grid(self.shape, self.chunk_shape)
 
     @property
     def object_shape(self) -> tuple[int, ...]:
@@ -86,7 +91,7 @@ class Layout:
     @property
     def objects(self) -> Grid:
         """The grid of stored objects."""
-        return Grid(self.shape, self.object_shape)
+        return _grid(self.shape, self.object_shape)
 
     def prefix(self, path: str) -> str:
         """Key prefix of the objects of the array at `path`: "" or a path with "/" at its end."""

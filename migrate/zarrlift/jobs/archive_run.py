@@ -15,9 +15,8 @@ from zarrstack.core.json_text import JSON
 
 from ..errors import JobError, SourceChangedError
 from ..formats.describe import read_alike
-from ..planning.array_planner import digest
 from ..planning.existing_documents import refuse_existing_documents
-from ..planning.inventories import Inventories
+from ..planning.inventories import Inventories, digest
 from ..planning.plans import Plan
 from ..planning.unapplied_options import refuse_unapplied
 from ..recipe.options import JobPlace, Places, Request
@@ -106,7 +105,7 @@ class ArchiveRequest(Request, Places):
         Raises what a job refuses of its plan, and a new one of the names in it; nothing is written. The
         problems of the plan include violations of a model.
         """
-        plan, _ = ends.plan(self.recipe, self.format, elsewhere=elsewhere, inventories=inventories)
+        plan = ends.plan(self.recipe, self.format, elsewhere=elsewhere, inventories=inventories)
         plan = refuse_existing_documents(plan, ends.source)
         refuse_empty(plan)
         refuse_unapplied(plan)

@@ -126,12 +126,11 @@ class Endpoints:
         elsewhere: bool = False,
         inventories: Inventories | None = None,
         earlier: Mapping[str, Layout] | None = None,
-    ) -> tuple[Plan, Inventories]:
-        """The plan for the current content of the source, and the listings made for it.
+    ) -> Plan:
+        """The plan for the current content of the source.
 
         `elsewhere`: for workers on other machines. `inventories` and `earlier` as for `make_plan`.
         """
-        inventories = Inventories() if inventories is None else inventories
         archive = describe(self.source, format=format, options=self.reading)
         goal = None if self.in_place else self.destination.url if self.named else "v3"
         refuse_several(archive, self.source, format, goal)
@@ -155,7 +154,7 @@ class Endpoints:
                 found="--axes reversed",
                 expected="--axes kept, or a destination",
             )
-        plan, _ = make_plan(
+        plan = make_plan(
             archive,
             self.source,
             recipe,
@@ -176,7 +175,7 @@ class Endpoints:
             plan = replace(plan, problems=(*plan.problems, *unmet(recipe.model, plan)))
         if self.named and not is_exclusive(self.place):
             plan = replace(plan, problems=(*plan.problems, not_exclusive(self.place.url)))
-        return plan, inventories
+        return plan
 
     @property
     def beside(self) -> Path | None:

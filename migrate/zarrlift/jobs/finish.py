@@ -16,7 +16,7 @@ from zarrstack.core.paths import join
 from ..core.problems import command
 from ..errors import JobError
 from ..formats.table import FORMATS
-from ..planning.array_planner import digest
+from ..planning.inventories import digest
 from ..planning.plans import Plan
 from ..recipe.keywords import JobPlaceKeywords, SourceOptionsKeywords, TakingOverKeywords
 from ..recipe.options import JobPlace, PathText, Places, SourceOptions, TakingOver

@@ -26,7 +26,7 @@ from ..archive.chunk_inventory import Indexes, take_inventory
 from ..core.json_document import document
 from ..core.problems import JoinedProblems
 from ..errors import JobError
-from ..planning.array_planner import digest
+from ..planning.inventories import digest
 from ..planning.plans import ArrayPlan, Plan, Planned, Published, Refusal
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage

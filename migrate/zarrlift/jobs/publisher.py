@@ -21,7 +21,7 @@ from zarrstack.core.paths import join
 from ..core.json_document import document
 from ..core.problems import any_refusal
 from ..errors import JobError
-from ..planning.array_planner import digest
+from ..planning.inventories import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage, sync

@@ -201,7 +201,7 @@ def as_v3(hierarchy: Hierarchy, recipe: Recipe | None = None) -> Hierarchy:
     if archive is None or place is None:
         place = ModelStorage(flatten(hierarchy.model), url=hierarchy.url)
         archive = describe(place)
-    plan, _ = make_plan(archive, place, recipe or Recipe(), destination="", listing=False)
+    plan = make_plan(archive, place, recipe or Recipe(), destination="", listing=False)
     problems = list(plan.all_problems())
     flat = {node.path: dict(node.document) for node in plan.published}
     return Hierarchy(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from math import prod
 from typing import TypeAlias
@@ -18,7 +17,7 @@ from ..archive.chunk_inventory import (
     require_countable,
     take_settled_inventory,
 )
-from ..archive.nodes import ArrayNode, Layout, Node, SourceDocument
+from ..archive.nodes import ArrayNode, Layout, Node
 from ..conventions.apply import ConventionChanges
 from ..conventions.base import Change
 from ..core.identity_cache import IdentityCache
@@ -37,6 +36,7 @@ from .chunk_checks import (
 )
 from .destination import destination_layout
 from .estimates import DENSE, figures
+from .inventories import Inventories, digests
 from .n5_checks import block_problems, mode_problem, shard_problem
 from .plans import ArrayPlan
 from .reader_limits import reader_problems
@@ -45,16 +45,6 @@ from .routes import Move, Route, route_between
 from .zarr_json import array_head, strict_attributes
 
 _Notes: TypeAlias = tuple[Problem, ...]
-
-
-def digest(content: bytes) -> str:
-    """The digest that identifies a metadata document."""
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def digests(documents: tuple[SourceDocument, ...]) -> tuple[tuple[str, str], ...]:
-    """(key, digest) of each document."""
-    return tuple([(document.key, digest(document.content)) for document in documents])
 
 
 @dataclass(eq=False)
@@ -74,10 +64,8 @@ class ArrayPlanner:
     sharing: int | None = None
     earlier: Mapping[str, Layout]
     """The layouts of an existing result by path."""
-    reuse: Callable[[ArrayNode], Inventory | None]
-    """Gives an earlier listing of an array that need not be repeated."""
-    count: Callable[[int], object]
-    """Receives numbers of listed objects."""
+    inventories: Inventories | None
+    """May have an earlier listing of an array, which need not be repeated; counts what is listed."""
 
     def __post_init__(self) -> None:
         self._trailing = TrailingBytes(self.storage)
@@ -198,8 +186,7 @@ class ArrayPlanner:
         if node.only_documents:
             self._countable(source)
             return nothing_there()
-        earlier = self.reuse(node)
-        if earlier is not None:
+        if self.inventories is not None and (earlier := self.inventories.reuse(node)) is not None:
             return earlier
         return take_settled_inventory(
             self.storage,
@@ -207,7 +194,7 @@ class ArrayPlanner:
             source,
             children=children,
             follow_links=self.follow_links,
-            count=self.count,
+            count=None if self.inventories is None else self.inventories.count,
         )
 
     def _destined(

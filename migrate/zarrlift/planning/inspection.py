@@ -23,7 +23,7 @@ def inspected(archive: Archive, storage: Storage, reading: Reading) -> Archive:
     Chunks are listed where that is no request, in a directory and in most containers: only a plan lists the
     chunks of a store. Raises nothing because of the archive's content.
     """
-    plan, _ = make_plan(
+    plan = make_plan(
         archive,
         storage,
         Recipe(),

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.inventory_file import InventoryFile
-from ..archive.nodes import ArrayNode
+from ..archive.nodes import ArrayNode, SourceDocument
 from ..storage.versions import Timestamp
-from .array_planner import digests
 from .plans import ArrayPlan
+
+
+def digest(content: bytes) -> str:
+    """The digest that identifies a metadata document."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def digests(documents: tuple[SourceDocument, ...]) -> tuple[tuple[str, str], ...]:
+    """(key, digest) of each document."""
+    return tuple([(document.key, digest(document.content)) for document in documents])
 
 
 class Inventories:
@@ -27,8 +37,6 @@ class Inventories:
         self._stored: set[str] = set()
         self.listed = 0
         """Number of objects listed so far, for a progress display."""
-        self.unnoticed = 0
-        """Number of arrays of which a rewritten chunk is not noticed."""
 
     def count(self, objects: int) -> None:
         """Add to the number of listed objects."""
@@ -46,7 +54,6 @@ class Inventories:
         return None if self._file is None else self._file.get(plan.path, plan.fingerprint)
 
     def __setitem__(self, path: str, inventory: Inventory) -> None:
-        self.unnoticed += not inventory.notices_rewriting
         if self._file is not None and self._file.put(path, inventory):
             self._stored.add(path)
         else:

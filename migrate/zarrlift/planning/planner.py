@@ -21,8 +21,8 @@ from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
 from ..storage.local.files import existing_directory
 from ..storage.local.storage import LocalStorage
-from .array_planner import ArrayPlanner, digests
-from .inventories import Inventories
+from .array_planner import ArrayPlanner
+from .inventories import Inventories, digests
 from .plans import ArrayPlan, GroupPlan, Plan, Refusal
 from .reader_limits import reader_problems
 from .regrid.blocks import memory_budget, store_buffers, worker_budget
@@ -41,12 +41,12 @@ def make_plan(
     elsewhere: bool = False,
     inventories: Inventories | None = None,
     earlier: Mapping[str, Layout] | None = None,
-) -> tuple[Plan, Inventories]:
-    """The plan for an archive, and the chunk listings made for it.
+) -> Plan:
+    """The plan for an archive.
 
     `destination` is None in place. Without `listing`, chunks are not listed: the plan then contains layouts,
     but no amounts. `elsewhere`: workers are on other machines, and the memory is that of each. Listings are
-    put into `inventories`, which may hold earlier ones that are still valid.
+    put into `inventories`, which may hold earlier ones that are still valid; by default, none is kept.
     `earlier` are the layouts of an existing result by path, whose automatic shards are kept.
     A node that cannot be migrated becomes a `Refusal`; only a recipe that is invalid for every array raises
     (UsageError).
@@ -56,7 +56,7 @@ def make_plan(
     arrays: list[ArrayPlan] = []
     groups: list[GroupPlan] = []
     refusals: list[Refusal] = []
-    inventories = Inventories() if inventories is None else inventories
+    unnoticed = 0
     chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
     needed = {parent for path in chosen for parent in parents(path)} | chosen
     # The documents of zarrlift's own formats are known by their names.
@@ -75,8 +75,7 @@ def make_plan(
         buffers=store_buffers(storage, destination),
         sharing=1 if elsewhere else None,
         earlier=earlier or {},
-        reuse=inventories.reuse,
-        count=inventories.count,
+        inventories=inventories,
     )
     for node in map(applied.described, archive.nodes):
         if node.path not in needed:
@@ -112,11 +111,13 @@ def make_plan(
             refusals.append(Refusal(path=node.path, kind="array", problems=planned.problems))
             continue
         arrays.append(planned)
-        inventories[node.path] = inventory
+        unnoticed += not inventory.notices_rewriting
+        if inventories is not None:
+            inventories[node.path] = inventory
     consolidate = archive.consolidated if recipe.consolidate is None else recipe.consolidate
     root_is_group = any(group.path == "" for group in groups)
     strays = archive.problems if in_place else applied.strays(archive.problems)
-    problems = [*strays, *_unmatched(recipe, archive), *_unnoticed(inventories), *_unlisted(storage, arrays)]
+    problems = [*strays, *_unmatched(recipe, archive), *_unnoticed(unnoticed), *_unlisted(storage, arrays)]
     result = Plan(
         source=archive.url,
         destination=archive.url if destination is None else destination,
@@ -144,7 +145,7 @@ def make_plan(
                 advice="Free some space, or choose another destination.",
             )
         )
-    return replace(result, problems=tuple(problems)), inventories
+    return replace(result, problems=tuple(problems))
 
 
 def _directory(node: ArrayNode) -> str:
@@ -197,15 +198,15 @@ def _group_plan(
     )
 
 
-def _unnoticed(inventories: Inventories) -> list[Problem]:
-    """A note if the source's listing contains nothing that reveals a rewritten chunk."""
-    if not inventories.unnoticed:
+def _unnoticed(arrays: int) -> list[Problem]:
+    """A note if the source's listing of some arrays contains nothing that reveals a rewritten chunk."""
+    if not arrays:
         return []
     return [
         note(
             "no-versions",
             "chunks that are rewritten during the job cannot be detected",
-            found=f"no ETags or times in the listing of the source, for {inventories.unnoticed} arrays",
+            found=f"no ETags or times in the listing of the source, for {arrays} arrays",
             advice="Do not write to the source until the job is complete.",
         )
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from zarrstack.core.units import (
     brief,
@@ -22,6 +22,7 @@ from zarrstack.core.units import (
 
 from ..core.chain.reader_table import READERS
 from ..core.grid.frames import Shards
+from ..core.identity_cache import IdentityCache
 from ..planning.estimates import plan_totals
 from ..planning.reader_limits import readings
 from . import blocks as b
@@ -30,10 +31,12 @@ from .archive import conventions, refused_briefly
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
 
+    from ..archive.nodes import Layout
     from ..core.chain.reader_table import Reading
     from ..jobs.update.steps import NodeUpdate, UpdatePlan
     from ..planning.plans import ArrayPlan, Plan
 
+T = TypeVar("T")
 _Form: TypeAlias = "Callable[[ArrayPlan], str]"
 _ROWS: Final = 12
 """Maximum number of arrays listed individually in a group; more are combined by shape and data type."""
@@ -109,12 +112,29 @@ def totals(plan: Plan) -> str:
     return text + "."
 
 
-def _codecs(array: ArrayPlan) -> str:
-    return change_text(brief(str(array.source.chain)), brief(str(array.destination.chain)))
+def _of_layouts(form: Callable[[Layout, Layout], T]) -> Callable[[ArrayPlan], T]:
+    """The form of an array's two layouts, which many arrays share: made once for all of them."""
+    made = IdentityCache(form)
+    return lambda array: made(array.source, array.destination)
 
 
-def _keys(array: ArrayPlan) -> str:
-    return change_text(str(array.source.keys), str(array.destination.keys))
+@_of_layouts
+def _codecs(source: Layout, destination: Layout) -> str:
+    return change_text(brief(str(source.chain)), brief(str(destination.chain)))
+
+
+@_of_layouts
+def _keys(source: Layout, destination: Layout) -> str:
+    return change_text(str(source.keys), str(destination.keys))
+
+
+@_of_layouts
+def _shapes(source: Layout, destination: Layout) -> tuple[str, str, str]:
+    return (
+        shape_text(source.shape),
+        change_text(shape_text(source.chunk_shape), shape_text(destination.chunk_shape)),
+        change_text(brief(str(source.data_type)), brief(str(destination.data_type))),
+    )
 
 
 def _shards(array: ArrayPlan, part: Callable[[Shards], str]) -> str:
@@ -225,13 +245,7 @@ def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
 
 def _form(array: ArrayPlan, own: Sequence[_Form]) -> tuple[str, ...]:
     """What a row has of an array, except for its name and its figures."""
-    source, destination = array.source, array.destination
-    return (
-        shape_text(source.shape),
-        change_text(shape_text(source.chunk_shape), shape_text(destination.chunk_shape)),
-        change_text(brief(str(source.data_type)), brief(str(destination.data_type))),
-        *(form(array) if form in own else "" for form in _FORMS),
-    )
+    return (*_shapes(array), *(form(array) if form in own else "" for form in _FORMS))
 
 
 def _figures(arrays: Sequence[ArrayPlan]) -> tuple[str, str, str]:

@@ -127,7 +127,7 @@ class ViewedArchive:
     def of(cls, storage: Storage, format: Format | None, reading: Reading, recipe: Recipe) -> Self:
         """Describe a storage; UsageError if there is no archive, StorageError."""
         archive = describe(storage, format=format, options=reading)
-        plan, _ = make_plan(archive, storage, recipe, destination="a view", reading=reading, listing=False)
+        plan = make_plan(archive, storage, recipe, destination="a view", reading=reading, listing=False)
         for array in plan.arrays:
             if array.move.block_shape is not None:
                 raise UsageError(

@@ -251,7 +251,7 @@ def test_links_are_judged(tmp_path):
 def planned(root, entries):
     """The plan for these files as a copy."""
     storage = tree(root, entries)
-    return make_plan(n5.read(storage), storage, Recipe(), destination="memory://nowhere")[0]
+    return make_plan(n5.read(storage), storage, Recipe(), destination="memory://nowhere")
 
 
 @pytest.mark.parametrize(

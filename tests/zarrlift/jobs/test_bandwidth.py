@@ -197,7 +197,7 @@ def test_documents_do_not_wait_for_a_limit(tmp_path):
     clock = FakeClock()
     ends = Endpoints.open(tmp_path / "old", tmp_path / "new", Request(), Places())
     ends = ends.limited(Bandwidth(1, clock))
-    plan, _ = ends.plan(zarrlift.Recipe(), None)
+    plan = ends.plan(zarrlift.Recipe(), None)
     assert [array.path for array in plan.arrays] == ["a"]
     ends.destination.put("zarr.json", b" " * 10_000)
     assert ends.destination.get("zarr.json") == b" " * 10_000

@@ -17,7 +17,7 @@ from ...archive.chunk_inventory import take_inventory
 from ...core.json_document import document
 from ...core.problems import command
 from ...errors import JobError
-from ...planning.array_planner import digest
+from ...planning.inventories import digest
 from ...planning.plans import Plan
 from ...planning.source_inventory import SourceInventory
 from ...recipe.options import (

@@ -61,7 +61,7 @@ def resume_job(open_job: OpenJob) -> Outcome:
         set_aside(job, ends.destination)
         with closing(earlier_inventories(job, old, ends.source)) as inventories:
             with listing_shown(open_job.progress, lambda: inventories.listed):
-                fresh, _ = replace(ends, reading=old.reading).plan(
+                fresh = replace(ends, reading=old.reading).plan(
                     old.recipe, old.format, elsewhere=options.on_other_machines, inventories=inventories
                 )
             refuse_unmet(fresh)

@@ -14,8 +14,7 @@ from typing import Unpack
 from zarrstack.core.paths import join
 
 from ...core.json_document import document
-from ...planning.array_planner import digest
-from ...planning.inventories import Inventories
+from ...planning.inventories import Inventories, digest
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.keywords import (
     JobPlaceKeywords,
@@ -72,7 +71,7 @@ def compared(
     """
     old = job.plan()
     with listing_shown(progress, lambda: now.listed):
-        fresh, _ = replace(ends, reading=old.reading).plan(
+        fresh = replace(ends, reading=old.reading).plan(
             old.recipe,
             old.format,
             elsewhere=elsewhere,
