@@ -43,7 +43,7 @@ def describe(
     from .tree.reader import read
 
     options = options.settled()
-    storage.document_bound = ReadLimit(options.max_document_size, "document")
+    storage.document_limit = ReadLimit(options.max_document_size, "document")
     row = FORMATS[detect(storage, format=format)]
     return read(storage, row, options, only=format is not None)
 

@@ -77,7 +77,7 @@ class Endpoints:
             second = first
         else:
             second = open_storage(destination, storage_options=places.dest_storage_options, mode="w")
-            second.document_bound = WRITTEN
+            second.document_limit = WRITTEN
             refuse_nested(first, second)
         if second.on_branch and layers[1]:
             raise UsageError(
@@ -135,7 +135,7 @@ class Endpoints:
         goal = None if self.in_place else self.destination.url if self.named else "v3"
         refuse_several(archive, self.source, format, goal)
         if self.in_place:
-            self.source.document_bound = WRITTEN
+            self.source.document_limit = WRITTEN
         if self.in_place and archive.format == "zarr3":
             raise UsageError(
                 "this is Zarr v3 already; in place there is nothing to add",

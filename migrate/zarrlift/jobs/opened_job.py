@@ -234,7 +234,7 @@ def open_result(
         place = open_storage(
             plan.destination, storage_options=places.of_result(in_place=plan.in_place), mode="w"
         )
-        place.document_bound = WRITTEN
+        place.document_limit = WRITTEN
         follow_links_in_place(place, follow_links=plan.reading.follow_links, in_place=plan.in_place)
         refuse_unsupported(verb, place, in_place=plan.in_place)
         require_root(job, without_layers(place))

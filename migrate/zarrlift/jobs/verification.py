@@ -185,7 +185,7 @@ class _Pair:
             viewed.can_list = second.can_list
             viewed.holds_consolidated = False  # other formats need not have it
             second, known_job = viewed, None
-        second.document_bound = WRITTEN
+        second.document_limit = WRITTEN
         in_place = first.url == second.url  # not so of two formats at one place
         reading, format = described.settled(in_place=in_place), name or None  # noqa: A001
         record = JobRecord()

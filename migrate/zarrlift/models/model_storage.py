@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zarr.abc.store import Store
 
     from ..storage.local.files import ReadLimit
+from ..storage.versions import Version
 
 
 def node_documents(path: str, node: JSONObject) -> dict[str, JSONObject]:
@@ -92,7 +93,9 @@ class ModelStorage(Storage):
             entries[name] = is_dir
             is_dir = True
 
-    def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:
+    def get(
+        self, key: str, limit: ReadLimit | None = None, *, version: Version | None = None
+    ) -> bytes | None:
         content = self._documents.get(key)
         return None if content is None else document(content)
 

@@ -12,11 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import IO, TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from zarrstack.core.errors import StorageError
 
 from .local.files import DOCUMENT, ReadLimit
+from .versions import Version
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -107,6 +108,16 @@ class ListingReceiver(Protocol):
 L = TypeVar("L", bound=ListingReceiver)
 
 
+class ObjectPart(NamedTuple):
+    """Bytes of an object, and what the same request tells of it."""
+
+    data: bytes
+    size: int
+    """Size of the object in bytes."""
+    version: Version | None
+    """Its version then; None if the storage tells none."""
+
+
 class LayeredDirectory(Protocol):
     """A local directory below layers."""
 
@@ -123,14 +134,20 @@ class LayeredDirectory(Protocol):
 class AsyncRequests(Protocol):
     """Asynchronous requests to a storage; each returns a future."""
 
-    def get(self, keys: Sequence[str], bound: ReadLimit | None = None) -> list[Future[bytes | None]]:
-        """Whole objects, as `Storage.get` returns them."""
+    def get(
+        self, keys: Sequence[str], limit: ReadLimit | None, versions: Sequence[Version | None]
+    ) -> list[Future[bytes | None]]:
+        """Whole objects, each as `Storage.get` returns it."""
 
-    def parts(self, key: str, spans: Sequence[tuple[int, int]]) -> list[Future[bytes | None]]:
+    def parts(
+        self, key: str, spans: Sequence[tuple[int, int]], version: Version | None
+    ) -> list[Future[bytes | None]]:
         """Ranges (start, stop) of one object, as `Storage.get_part` returns them."""
 
-    def ends(self, keys: Sequence[str], start: int, length: int) -> list[Future[tuple[int, bytes] | None]]:
-        """Size of each object and a part of it, or None, as from `Storage.size` and `Storage.get_part`."""
+    def ends(
+        self, keys: Sequence[str], start: int, length: int, versions: Sequence[Version | None]
+    ) -> list[Future[ObjectPart | None]]:
+        """A part of each object, as `Storage.get_end` returns it."""
 
     def put(self, key: str, data: bytes) -> Future[None]:
         """Write a whole object."""
@@ -149,7 +166,7 @@ class Storage(ABC):
     """Whether `create` is atomic, so that exactly one of several concurrent calls succeeds."""
     requests: AsyncRequests | None = None
     """Asynchronous requests, for storages with latency; None for others."""
-    document_bound: ReadLimit = DOCUMENT
+    document_limit: ReadLimit = DOCUMENT
     """The default size limit for reading an object."""
     tells_versions: bool = False
     """Whether a read can be compared with the version given by a listing."""
@@ -165,22 +182,34 @@ class Storage(ABC):
     """The storage below layers that change neither keys nor bytes; else None."""
 
     @abstractmethod
-    def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:
+    def get(
+        self, key: str, limit: ReadLimit | None = None, *, version: Version | None = None
+    ) -> bytes | None:
         """The whole object, or None if it is proven absent; StorageError otherwise.
 
-        No more than `bound` (by default `document_bound`) is read of a larger object: ChunkError,
-        BadObjectError.
+        No more than `limit` (by default `document_limit`) is read of a larger object: ChunkError,
+        BadObjectError. SourceChangedError if it has another version, in storages that tell versions.
         """
 
-    def get_part(self, key: str, start: int, length: int) -> bytes | None:
+    def get_part(
+        self, key: str, start: int, length: int, *, version: Version | None = None
+    ) -> bytes | None:
         """Bytes of an object from `start` on, or the last ones if `start` is -`length`.
 
-        Shorter at the end of the object; None if it is proven absent. StorageError otherwise.
+        Shorter at the end of the object; None if it is proven absent. StorageError otherwise; `version` as
+        for `get`.
         """
-        data = self.get(key)
+        data = self.get(key, version=version)
         if data is None:
             return None
         return data[max(len(data) - length, 0) :] if start < 0 else data[start : start + length]
+
+    def get_end(
+        self, key: str, start: int, length: int, *, version: Version | None = None
+    ) -> ObjectPart | None:
+        """As `get_part`, with the size and the version of the object that these bytes are of."""
+        size, data = self.size(key), self.get_part(key, start, length, version=version)
+        return None if size is None or data is None else ObjectPart(data, size, None)
 
     def size(self, key: str) -> int | None:
         """Size of an object in bytes; None if it is proven absent. StorageError otherwise."""
@@ -220,9 +249,9 @@ class Storage(ABC):
     def zarr_store(self) -> Store:
         """A zarr store at the same place, for zarr-python and other independent readers."""
 
-    def get_many(self, keys: Sequence[str], bound: ReadLimit | None = None) -> list[bytes | None]:
+    def get_many(self, keys: Sequence[str], limit: ReadLimit | None = None) -> list[bytes | None]:
         """Several whole objects, each as from `get`; remote stores fetch them concurrently."""
-        return [self.get(key, bound) for key in keys]
+        return [self.get(key, limit) for key in keys]
 
     def find_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Like `get_many`, for objects most of which are expected to be absent."""

@@ -116,7 +116,7 @@ def through(storage: Storage, layers: Sequence[StorageTransformer]) -> StoreStor
     result.layered = local or storage.layered
     if all(layer.transparent for layer in layers):
         result.beneath = storage
-    result.document_bound = storage.document_bound
+    result.document_limit = storage.document_limit
     result.can_list = storage.can_list
     result.in_process = storage.in_process
     return result

@@ -1,17 +1,14 @@
-"""Compares reads with the listing, so that the object read is the one that was listed."""
+"""Versions of objects: what is read is the object that was listed, or the one whose index was read."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import cached_property
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..errors import SourceChangedError
 
@@ -85,82 +82,43 @@ class Timestamp:
         return passed < time.monotonic_ns() - self._steady_ns - _UNEVEN
 
 
+@dataclass(frozen=True, slots=True)
 class ListedVersions:
-    """Versions of some objects from a listing, by linear index or by key."""
+    """Versions of some objects of an array, from a listing."""
 
-    def __init__(
-        self, indexes: Indexes, versions: tuple[Indexes, Indexes], keys: Callable[[], Iterable[str]]
-    ) -> None:
-        """`versions` are (bytes, number) of each ascending index; `keys` gives the key of each."""
-        self._indexes = indexes
-        self._versions = versions
-        self._keys = keys
+    indexes: Indexes
+    """Linear indexes of the objects, ascending."""
+    sizes: Indexes
+    numbers: Indexes
+    """Size in bytes, and number of the version, of each."""
 
-    @cached_property
-    def _by_key(self) -> dict[str, Version]:
-        return dict(zip(self._keys(), self._all(slice(None)), strict=True))
+    def of_some(self, indexes: Indexes) -> ListedVersions:
+        """The same of some of the objects."""
+        at = self.indexes.searchsorted(indexes)
+        return ListedVersions(indexes, self.sizes[at], self.numbers[at])
 
-    def of_key(self, key: str) -> Version | None:
-        """The version of one object; None for one that was not listed."""
-        return self._by_key.get(key)
+    def of_index(self, index: int) -> Version:
+        """The version of one of the objects."""
+        at = self.indexes.searchsorted(index)
+        return int(self.sizes[at]), int(self.numbers[at])
 
-    def of_indexes(self, indexes: Indexes) -> Iterator[Version]:
-        """The versions of some of the objects."""
-        return self._all(self._indexes.searchsorted(indexes))
-
-    def _all(self, places: Any) -> Iterator[Version]:
-        sizes, numbers = self._versions
-        return zip(sizes[places].tolist(), numbers[places].tolist(), strict=True)
+    def of_indexes(self, indexes: Indexes) -> list[Version | None]:
+        """The versions of several of the objects."""
+        at = self.indexes.searchsorted(indexes)
+        return list(zip(self.sizes[at].tolist(), self.numbers[at].tolist(), strict=True))
 
 
-class _Held(threading.local):
-    storage: object = None
-    versions: ListedVersions | None = None
-
-
-_held = _Held()
-
-
-@contextmanager
-def holding(storage: object, versions: ListedVersions | None) -> Iterator[None]:
-    """Hold this thread's reads of these objects to these versions; another one raises SourceChangedError.
-
-    Storages that provide no version with a read, such as stacks of layers, read as usual.
-    """
-    before = _held.storage, _held.versions
-    _held.storage, _held.versions = storage, versions
-    try:
-        yield
-    finally:
-        _held.storage, _held.versions = before
-
-
-def held(storage: object, key: str) -> Version | None:
-    """The version that a read in this thread must return; None for any."""
-    versions = _held.versions
-    return None if versions is None or _held.storage is not storage else versions.of_key(key)
-
-
-def held_each(storage: object, indexes: Indexes) -> Iterator[Version | None]:
-    """Like `held`, for each of some objects of the array being read."""
-    versions = _held.versions
-    if versions is None or _held.storage is not storage:
-        return repeat(None, len(indexes))
-    return versions.of_indexes(indexes)
+def version_of(facts: os.stat_result) -> Version:
+    """The version of a file with these properties."""
+    return facts.st_size, facts.st_mtime_ns
 
 
 def require_version(descriptor: int, version: Version | None) -> None:
     """Raise SourceChangedError unless an open file still has the version in which it was read."""
-    if version is not None:
-        require_same(os.fstat(descriptor), version)
-
-
-def require_same(facts: os.stat_result, version: Version | None) -> None:
-    """Raise SourceChangedError unless a file with these properties has the version."""
-    if not has_version(facts, version):
+    if version is not None and not has_version(os.fstat(descriptor), version):
         raise source_object_changed()
 
 
 def has_version(facts: os.stat_result, version: Version | None) -> bool:
     """Whether a file with these properties has the version; True if none is required."""
-    return version is None or (facts.st_size, facts.st_mtime_ns) == version
+    return version is None or version_of(facts) == version

@@ -7,7 +7,6 @@ chunk.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.shard_index import ShardIndex
@@ -17,7 +16,6 @@ from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
 from ..core.grid.overlap import touching
 from ..storage.base import Storage
-from ..storage.versions import holding
 from ..storage.writer import Writer
 from .inner_chunks import inner_chunks
 from .recode import InnerChunkConversion
@@ -26,6 +24,7 @@ from .shard_reader import present_candidates
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from ..planning.routes import Move
+    from ..storage.versions import ListedVersions
     from ..storage.writer import ObjectStream
     from .counts import MoveCounts
     from .tasks import Task
@@ -54,15 +53,16 @@ class Assembler(ABC):
     def __call__(self, task: Task, counts: MoveCounts) -> None:
         """Make every object of the task's blocks; problems are recorded in `counts`. DestinationError."""
         assert task.sources is not None
-        with holding(self.chunks.storage, task.held(partial(self.chunks.keys, task.sources))):
-            for number in task.indexes.tolist():
-                place = self.blocks.coordinates(number)
-                present = present_candidates(touching(place, self.blocks, self.origins), task.sources)
-                self.block(place, present, counts)
+        for number in task.indexes.tolist():
+            place = self.blocks.coordinates(number)
+            present = present_candidates(touching(place, self.blocks, self.origins), task.sources)
+            self.block(place, present, counts, task.versions)
 
     @abstractmethod
-    def block(self, place: Place, present: Indexes, counts: MoveCounts) -> None:
-        """Make the objects of one block from the existing source objects."""
+    def block(
+        self, place: Place, present: Indexes, counts: MoveCounts, versions: ListedVersions | None
+    ) -> None:
+        """Make the objects of one block from the existing source objects, of these versions."""
 
     def open(self, place: Place, *, together: int = 1) -> ObjectBuilder:
         """A new, empty shard at a position in the destination's grid, or objects of single inner chunks.

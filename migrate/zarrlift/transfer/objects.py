@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from zarrstack.core.errors import ZarrstackError
 
 from ..core.codecs.base import Buffer, memory
-from ..storage.versions import holding
 from ..storage.writer import Writer
-from .stored_chunks import InnerChunks
+from .stored_chunks import InnerChunks, versions_of
 
 if TYPE_CHECKING:
     from ..planning.routes import Move
@@ -40,18 +39,17 @@ class Objects:
         places = move.source.objects.coordinates_of(task.indexes)
         keys = source.layout.object_keys(move.path, places)
         targets = move.destination.object_keys(move.path, places)
-        with holding(source.storage, task.held(lambda: keys)):
-            contents = source.contents(keys, counts)
-            for number, key, target, data in zip(task.indexes.tolist(), keys, targets, contents, strict=True):
-                if data is None:
-                    continue
-                try:
-                    result = self._change(number, data, counts)
-                except (ZarrstackError, MemoryError) as error:
-                    counts.failed(error, key)
-                    continue
-                if result is None:
-                    counts.drop(len(data))
-                    continue
-                self._writer.write(target, result)
-                counts.add(len(data), memory(result).nbytes)
+        contents = source.contents(keys, counts, versions_of(task.versions, task.indexes))
+        for number, key, target, data in zip(task.indexes.tolist(), keys, targets, contents, strict=True):
+            if data is None:
+                continue
+            try:
+                result = self._change(number, data, counts)
+            except (ZarrstackError, MemoryError) as error:
+                counts.failed(error, key)
+                continue
+            if result is None:
+                counts.drop(len(data))
+                continue
+            self._writer.write(target, result)
+            counts.add(len(data), memory(result).nbytes)

@@ -21,10 +21,11 @@ from ..storage.local.file_copy import IN_ONE_READ, ends_of_file, read_small
 from ..storage.local.files import open_regular
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
-from ..storage.versions import Version, held_each, require_version
+from ..storage.versions import ListedVersions, Version, require_version
 from ..storage.writer import DestinationError, Writer
 from .blocks import Assembler, Place
 from .relink import MORE
+from .stored_chunks import versions_of
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
@@ -59,11 +60,14 @@ class PayloadAssembler(Assembler):
         super().__init__(move, source, writer, recheck=recheck)
         self._grid = move.destination.grid
 
-    def block(self, place: Place, present: Indexes, counts: MoveCounts) -> None:
+    def block(
+        self, place: Place, present: Indexes, counts: MoveCounts, versions: ListedVersions | None
+    ) -> None:
         target = self.open(place)
         start = counts.failures
         try:
-            for key, chunk in self.chunks.read(present, counts, region=self.blocks.region(place)):
+            region = self.blocks.region(place)
+            for key, chunk in self.chunks.read(present, counts, region=region, versions=versions):
                 try:
                     changed = self.inner_chunk(chunk, counts)
                 except (ZarrstackError, MemoryError) as error:
@@ -90,7 +94,9 @@ class FileGatherer(PayloadAssembler):
     `PayloadAssembler`, which identifies and reports the cause.
     """
 
-    def block(self, place: tuple[int, ...], present: Indexes, counts: MoveCounts) -> None:
+    def block(
+        self, place: Place, present: Indexes, counts: MoveCounts, versions: ListedVersions | None
+    ) -> None:
         frame = self.move.destination.frame
         assert isinstance(frame, Shards)
         source = self.chunks.storage
@@ -105,7 +111,8 @@ class FileGatherer(PayloadAssembler):
         parts: list[Buffer] = []
         size = held = 0
         try:
-            for key, version in zip(self.chunks.keys(present), held_each(source, present), strict=True):
+            listed = versions_of(versions, present)
+            for key, version in zip(self.chunks.keys(present), listed, strict=True):
                 check()
                 data = None
                 # After a large file, the next one is probably large too.
@@ -130,7 +137,7 @@ class FileGatherer(PayloadAssembler):
             raise
         except (ZarrstackError, OSError, MemoryError):
             stream.discard()
-            super().block(place, present, counts)
+            super().block(place, present, counts, versions)
             return
         except BaseException:
             stream.discard()

@@ -25,6 +25,7 @@ from .stored_chunks import InnerChunk
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from ..planning.routes import Move
+    from ..storage.versions import ListedVersions
     from .counts import MoveCounts
 
 
@@ -41,13 +42,15 @@ class ValueAssembler(Assembler):
         self._pieces = None if move.buffer_shape is None else Grid(move.source.shape, move.buffer_shape)
         self._runs = None if move.sweep_shape is None else Grid(move.source.shape, move.sweep_shape)
 
-    def block(self, place: Place, present: Indexes, counts: MoveCounts) -> None:
+    def block(
+        self, place: Place, present: Indexes, counts: MoveCounts, versions: ListedVersions | None
+    ) -> None:
         """Assemble the values of one block and divide them."""
         region = self.blocks.region(place)
         if self._pieces is None:
-            self._objects(region, self._region_buffer(region, present, counts), counts)
+            self._objects(region, self._region_buffer(region, present, counts, versions), counts)
             return
-        parts = self._piecewise(place, self._pieces, present, counts)
+        parts = self._piecewise(place, self._pieces, present, counts, versions)
         lengths = zip(self._pieces.chunk_shape, self.targets.chunk_shape, strict=True)
         if any(piece % whole for piece, whole in lengths):
             # Every piece is a part of each object, which are all shards.
@@ -65,7 +68,12 @@ class ValueAssembler(Assembler):
                 self._make(targets[at : at + 1], iter([(region, buffer)]), counts)
 
     def _piecewise(
-        self, place: Place, pieces: Grid, present: Indexes, counts: MoveCounts
+        self,
+        place: Place,
+        pieces: Grid,
+        present: Indexes,
+        counts: MoveCounts,
+        versions: ListedVersions | None,
     ) -> Iterator[tuple[Region, RegionBuffer | None]]:
         """Yield regions of a block with their values; None for the rest after a failed read."""
         lost = False
@@ -79,7 +87,7 @@ class ValueAssembler(Assembler):
                     run, carried = around, CarryOver(around, _swept(pieces, self._runs))
             near = present_candidates(touching(piece, pieces, self.origins), present)
             if len(near):
-                buffer = self._region_buffer(region, near, counts, carried)
+                buffer = self._region_buffer(region, near, counts, versions, carried)
                 lost = lost or buffer is None
                 yield region, None if lost else buffer
                 del buffer
@@ -115,7 +123,12 @@ class ValueAssembler(Assembler):
             builders[number].discard()
 
     def _region_buffer(
-        self, region: Region, present: Indexes, counts: MoveCounts, carried: CarryOver | None = None
+        self,
+        region: Region,
+        present: Indexes,
+        counts: MoveCounts,
+        versions: ListedVersions | None,
+        carried: CarryOver | None = None,
     ) -> RegionBuffer | None:
         """The values of a region; None if some of them could not be read, which is recorded in `counts`.
 
@@ -126,7 +139,8 @@ class ValueAssembler(Assembler):
         grid = self._source_grid
         if carried is not None:
             carried.paste(buffer)
-        for key, chunk in self.chunks.read(present, counts, region=region, carried=carried):
+        chunks = self.chunks.read(present, counts, region=region, carried=carried, versions=versions)
+        for key, chunk in chunks:
             where, values = grid.region(grid.coordinates(chunk.number)), None
             try:
                 values = self._values(chunk, grid)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.errors import ZarrstackError
@@ -16,12 +15,11 @@ from ..storage.local.file_copy import IN_ONE_READ, read_small
 from ..storage.local.new_directories import writing
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
-from ..storage.versions import Version, holding
 from ..storage.writer import DestinationError, PayloadCheck, Writer
 from .inner_chunks import inner_chunks
 from .objects import Objects
 from .shard_reader import in_stored_order, inside_shard
-from .stored_chunks import InnerChunks
+from .stored_chunks import InnerChunks, versions_of
 
 if TYPE_CHECKING:
     from ..planning.routes import Move
@@ -74,12 +72,10 @@ def _files(
 ) -> None:
     """Copy or link files after `payload_check` has checked each."""
     root = source.path("") + os.sep  # Windows accepts both separators
-    versions: Iterable[Version | None] = repeat(None)
-    if task.versions is not None:
-        versions = zip(*(each.tolist() for each in task.versions), strict=True)
+    versions = versions_of(task.versions, task.indexes)
     size: int | None = 0
     with writing(writer) as write:
-        for (key, target), version in zip(keys(task), versions, strict=False):
+        for (key, target), version in zip(keys(task), versions, strict=True):
             path = root + key
             try:
                 # After a large file, the next one is probably large too.
@@ -111,11 +107,10 @@ def _within_store(
     from .relink_server_side import AT_ONCE
 
     pairs = list(keys(task))
-    versions = task.held(lambda: [key for key, _ in pairs])
+    versions = versions_of(task.versions, task.indexes)
     for start in range(0, len(pairs), AT_ONCE):
         part = pairs[start : start + AT_ONCE]
-        with holding(copy.source, versions):
-            results = copy(part, payload_check)
+        results = copy(part, payload_check, versions[start : start + AT_ONCE])
         for (key, _), carried in zip(part, results, strict=True):
             if isinstance(carried, int):
                 counts.add(carried, carried)

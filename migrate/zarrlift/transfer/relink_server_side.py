@@ -21,7 +21,7 @@ from ..storage.base import READ_AHEAD, Storage
 from ..storage.local.files import ReadLimit
 from ..storage.remote.event_loop import bounded, run
 from ..storage.remote.zarr_store import StoreStorage
-from ..storage.versions import Version, held, source_object_changed, source_object_gone
+from ..storage.versions import Version, source_object_changed, source_object_gone
 from ..storage.writer import DestinationError, PayloadCheck, at_destination
 
 if TYPE_CHECKING:
@@ -63,12 +63,18 @@ class ServerCopy:
         self._proven = False
         """Whether a copy was compared and equal; some servers create an empty object instead."""
 
-    def __call__(self, pairs: Sequence[tuple[str, str]], payload_check: PayloadCheck) -> list[Carried]:
+    def __call__(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        payload_check: PayloadCheck,
+        versions: Sequence[Version | None],
+    ) -> list[Carried]:
         """Copy (source key, destination key) pairs, after `payload_check` has checked each object's ends.
+
+        The objects have these `versions` in the listing.
 
         Raises DestinationError; the error of a single object is its result.
         """
-        versions = [held(self.source, before) for before, _ in pairs]
         works = [
             self._one(before, after, version, payload_check)
             for (before, after), version in zip(pairs, versions, strict=True)
@@ -88,7 +94,7 @@ class ServerCopy:
                 return await self._by_hand(before, after, first, version, payload_check)
             if size is None or not self._able:
                 return await self._by_hand(before, after, None, version, payload_check)
-            tail = await self.source.fetch_range(before, size - TAIL_BYTES, TAIL_BYTES, version) or b""
+            tail = await self.source.fetch_part(before, size - TAIL_BYTES, TAIL_BYTES, version) or b""
             if not payload_check.check(HeadAndTail(first[:HEAD_BYTES], tail, size)):
                 return await self._by_hand(before, after, None, version, payload_check)
             if not await self._copied_and_compared(before, after, state, size, tail):
@@ -110,7 +116,7 @@ class ServerCopy:
     ) -> int | None:
         """Copy through this machine: small objects, and those that can only be checked by decoding."""
         if data is None:
-            data = await self.source.fetch_version(before, ReadLimit(payload_check.most_stored), version)
+            data = await self.source.fetch(before, ReadLimit(payload_check.most_stored), version)
             if data is None:
                 return None
         data = bytes(memory(payload_check.check_whole(data)))
@@ -144,7 +150,7 @@ class ServerCopy:
             if self._proven and self._to.copies_at_once:
                 return True
             try:  # one byte more, which a copy of the same size does not have
-                end = await self._destination.fetch_range(after, size - TAIL_BYTES, TAIL_BYTES + 1, None)
+                end = await self._destination.fetch_part(after, size - TAIL_BYTES, TAIL_BYTES + 1)
             except StorageError:
                 end = None
             self._proven = end == tail
@@ -168,7 +174,7 @@ class ServerCopy:
             if version is not None and 0 < version[0] < IN_ONE_READ:
                 # Without the ETag it takes half the processor time; before an array is published, all of its
                 # objects are listed again.
-                data = await self.source.fetch_range(key, 0, IN_ONE_READ, None)
+                data = await self.source.fetch_part(key, 0, IN_ONE_READ)
                 if data is not None and len(data) != version[0]:
                     raise source_object_changed()
                 return None if data is None else (data, (len(data), ""))
@@ -182,7 +188,7 @@ class ServerCopy:
             raise
         except StorageError:
             # An empty object has no first byte, for which some stores return an error.
-            data = await self.source.fetch_version(key, ReadLimit(payload_check.most_stored), version)
+            data = await self.source.fetch(key, ReadLimit(payload_check.most_stored), version)
             return None if data is None else (data, (len(data), ""))
 
     async def _require(self, key: str, state: ObjectState) -> None:

@@ -21,6 +21,7 @@ from ..archive.decoder import most_in_inner_chunk
 from ..core.codecs.base import memory
 from ..core.grid.frames import Shards
 from ..core.grid.overlap import within
+from ..errors import SourceChangedError
 from ..storage.base import READ_AHEAD, Storage
 from .stored_chunks import E, InnerChunk, InnerChunks, MissingObject
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from ..archive.chunk_inventory import Indexes
     from ..archive.nodes import Layout
+    from ..storage.base import ObjectPart
+    from ..storage.versions import ListedVersions, Version
     from .counts import MoveCounts
     from .region_buffer import CarryOver, Region
 
@@ -46,6 +49,13 @@ _INDEXES: Final = 8
 """Number of indexes requested together."""
 
 
+class _ReadIndex(NamedTuple):
+    """The index of a shard, and the version of the shard, as it was listed or else as it was read."""
+
+    shard_index: ShardIndex
+    version: Version | None
+
+
 class ShardReader(InnerChunks):
     """The inner chunks of an array whose objects are shards; thread-safe."""
 
@@ -56,7 +66,7 @@ class ShardReader(InnerChunks):
         self._inner_chunks = layout.grid
         self._most = most_in_inner_chunk(layout)
         self._lock = threading.Lock()
-        self._indexes: OrderedDict[int, ShardIndex | None] = OrderedDict()
+        self._indexes: OrderedDict[int, _ReadIndex | None] = OrderedDict()
 
     def split(self, number: int, data: bytes) -> Iterable[InnerChunk]:
         view = memory(data)
@@ -71,16 +81,17 @@ class ShardReader(InnerChunks):
         *,
         region: Region | None = None,
         carried: CarryOver | None = None,
+        versions: ListedVersions | None = None,
     ) -> Iterator[tuple[str, InnerChunk]]:
         """As for other objects; only the index and the wanted inner chunks of each shard are read."""
         wanted = None if region is None else within(region, self._inner_chunks)
         if carried is not None:
             numbers, wanted = carried.readable(numbers), None if wanted is None else carried.new(wanted)
-        for number in self.in_turn(numbers.tolist()):
+        for number in self.in_turn(numbers.tolist(), versions):
             key = self.key(number)
             again = carried is not None and carried.opened_before(number)
             try:
-                for chunk in self.stored(number, wanted):
+                for chunk in self.stored(number, wanted, versions):
                     yield key, chunk
             except MissingObject:
                 counts.missing(key)
@@ -92,22 +103,30 @@ class ShardReader(InnerChunks):
             if carried is not None:
                 carried.lost.add(number)
 
-    def stored(self, number: int, wanted: Indexes | None = None) -> Iterator[InnerChunk]:
+    def stored(
+        self, number: int, wanted: Indexes | None = None, versions: ListedVersions | None = None
+    ) -> Iterator[InnerChunk]:
         """Yield the existing inner chunks within the array, in the stored order.
 
-        `wanted` are linear indexes; None selects all. MissingObject, ChunkError, StorageError.
+        They are read from the version of the shard whose index was read. `wanted` are linear indexes; None
+        selects all. MissingObject, ChunkError, StorageError.
         """
-        numbers, offsets, lengths = self.ranges(number)
+        numbers, offsets, lengths, version = self.ranges(number, versions)
         if wanted is not None:
             keep = np.isin(numbers, wanted, assume_unique=True)
             numbers, offsets, lengths = numbers[keep], offsets[keep], lengths[keep]
-        yield from self._spans(self.key(number), *_in_order(numbers, offsets, lengths))
+        try:
+            yield from self._spans(self.key(number), version, *_in_order(numbers, offsets, lengths))
+        except SourceChangedError:
+            with self._lock:
+                self._indexes.pop(number, None)
+            raise
 
     def with_position(self, error: E, number: int) -> E:
         """An error of an inner chunk, with its position in the shard."""
         return inside_shard(error, self.inner(number))
 
-    def in_turn(self, numbers: Sequence[int]) -> Iterator[int]:
+    def in_turn(self, numbers: Sequence[int], versions: ListedVersions | None) -> Iterator[int]:
         """Yield the numbers of shards; several indexes are requested together if requests have latency."""
         requests = self.storage.requests
         if requests is None:
@@ -121,29 +140,29 @@ class ShardReader(InnerChunks):
             with self._lock:
                 new = [number for number in part if number not in self._indexes]
             keys = [self.key(number) for number in new]
-            ends = requests.ends(keys, 0 if form.location == "start" else -size, size)
-            for number, end in zip(new, ends, strict=True):
+            listed = [None if versions is None else versions.of_index(number) for number in new]
+            ends = requests.ends(keys, 0 if form.location == "start" else -size, size, listed)
+            for number, end, version in zip(new, ends, listed, strict=True):
                 # A failed read is repeated, and reported, when it is the shard's turn.
                 with contextlib.suppress(ZarrstackError):
-                    answer = end.result()
-                    self._keep(number, None if answer is None else self._parse(*answer))
+                    self._keep(number, self._parse(end.result(), version))
             yield from part
 
     def inner(self, inner_chunk: int) -> tuple[int, ...]:
         """The position of an inner chunk in its shard."""
         return self.frame.inner(self._inner_chunks.coordinates(inner_chunk))
 
-    def index(self, number: int) -> ShardIndex | None:
+    def _index(self, number: int, versions: ListedVersions | None) -> _ReadIndex | None:
         """A shard's index; None if the shard does not exist. ChunkError, StorageError."""
         with self._lock:
             if number in self._indexes:
                 self._indexes.move_to_end(number)
                 return self._indexes[number]
-        index = self._read_index(number)
+        index = self._read_index(number, None if versions is None else versions.of_index(number))
         self._keep(number, index)
         return index
 
-    def _keep(self, number: int, index: ShardIndex | None) -> None:
+    def _keep(self, number: int, index: _ReadIndex | None) -> None:
         with self._lock:
             self._indexes[number] = index
             while len(self._indexes) > self._max_kept():
@@ -153,26 +172,19 @@ class ShardReader(InnerChunks):
         most = _KEPT if self.storage.requests is None else _KEPT_AHEAD
         return min(max(_KEPT_PAIRS // max(self.frame.inner_chunks, 1), 1), most)
 
-    def _read_index(self, number: int) -> ShardIndex | None:
-        form, counts = self.frame.index, self.frame.chunks_per_shard
-        size = form.size(counts)
+    def _read_index(self, number: int, version: Version | None) -> _ReadIndex | None:
+        form = self.frame.index
+        size = form.size(self.frame.chunks_per_shard)
         start = 0 if form.location == "start" else -size
-        key = self.key(number)
-        if self.storage.requests is not None:
-            answer = self.storage.requests.ends([key], start, size)[0].result()
-            return None if answer is None else self._parse(*answer)
-        length = self.storage.size(key)
-        if length is None:
-            return None
-        form.place(counts, length)  # before this amount is requested
-        data = self.storage.get_part(key, start, size)
-        return None if data is None else self._parse(length, data)
+        return self._parse(self.storage.get_end(self.key(number), start, size, version=version), version)
 
-    def _parse(self, length: int, data: bytes) -> ShardIndex:
+    def _parse(self, end: ObjectPart | None, listed: Version | None) -> _ReadIndex | None:
+        if end is None:
+            return None
         form, counts = self.frame.index, self.frame.chunks_per_shard
-        form.place(counts, length)  # checks the space for the index
-        index = ShardIndex.from_bytes(data, counts, form)
-        index.check(length, form)
+        form.place(counts, end.size)  # checks the space for the index
+        index = ShardIndex.from_bytes(end.data, counts, form)
+        index.check(end.size, form)
         longest = int(index.lengths[index.present].max(initial=0))
         if longest > self._most:
             raise ChunkError(
@@ -180,20 +192,25 @@ class ShardReader(InnerChunks):
                 found=f"{longest} bytes",
                 expected=f"at most {self._most} bytes",
             )
-        return index
+        return _ReadIndex(index, listed or end.version)
 
-    def present(self, number: int) -> Indexes:
+    def present(self, number: int, versions: ListedVersions | None = None) -> Indexes:
         """Linear indexes of the inner chunks in a shard, ascending; raises as `stored` does."""
-        return np.sort(self.ranges(number)[0])
+        return np.sort(self.ranges(number, versions)[0])
 
-    def ranges(self, number: int) -> tuple[Indexes, Indexes, Indexes]:
-        """Linear index, offset and length of each inner chunk in a shard; raises as `stored` does."""
-        index = self.index(number)
-        if index is None:
+    def ranges(
+        self, number: int, versions: ListedVersions | None
+    ) -> tuple[Indexes, Indexes, Indexes, Version | None]:
+        """Linear index, offset and length of each inner chunk in a shard, and the version of the shard.
+
+        Raises as `stored` does.
+        """
+        read = self._index(number, versions)
+        if read is None:
             raise MissingObject
-        numbers, offsets, lengths = self._ranges_in(number, index)
+        numbers, offsets, lengths = self._ranges_in(number, read.shard_index)
         inside = numbers >= 0
-        return numbers[inside], offsets[inside], lengths[inside]
+        return numbers[inside], offsets[inside], lengths[inside], read.version
 
     def _ranges_in(self, number: int, index: ShardIndex) -> tuple[Indexes, Indexes, Indexes]:
         """Linear index (-1 beyond the array), offset and length of a shard's inner chunks, in its order."""
@@ -207,20 +224,25 @@ class ShardReader(InnerChunks):
         return numbers, offsets.astype(np.int64), lengths.astype(np.int64)
 
     def _spans(
-        self, key: str, numbers: list[int], offsets: list[int], lengths: list[int]
+        self,
+        key: str,
+        version: Version | None,
+        numbers: list[int],
+        offsets: list[int],
+        lengths: list[int],
     ) -> Iterator[InnerChunk]:
         """Read adjacent inner chunks together; in a store, with read-ahead."""
         requests = self.storage.requests
         spans = list(spans_of(offsets, lengths))
         if requests is None:
             for span in spans:
-                data = self.storage.get_part(key, span.start, span.stop - span.start)
+                data = self.storage.get_part(key, span.start, span.stop - span.start, version=version)
                 yield from span.cut(data or b"", numbers, offsets, lengths)
             return
         from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
 
         def ask(part: Sequence[Span]) -> list[Future[bytes | None]]:
-            return requests.parts(key, [(span.start, span.stop) for span in part])
+            return requests.parts(key, [(span.start, span.stop) for span in part], version)
 
         coming = read_ahead(spans, lambda span: span.stop - span.start, ask, most=READ_AHEAD)
         with contextlib.closing(coming):

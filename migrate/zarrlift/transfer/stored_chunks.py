@@ -6,7 +6,7 @@ Objects of one inner chunk each are read completely.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from ..archive.nodes import Layout
     from ..storage.local.files import ReadLimit
+    from ..storage.versions import ListedVersions, Version
     from .counts import MoveCounts
     from .region_buffer import CarryOver, Region
 
@@ -83,13 +84,28 @@ class InnerChunks:
         """The key of one object."""
         return self.layout.key(self.path, self._objects.coordinates(number))
 
-    def contents(self, keys: Sequence[str], counts: MoveCounts) -> Iterator[bytes | None]:
-        """Yield whole objects in order; None for a missing or an unreadable one, which `counts` records."""
-        storage, bound = self.storage, self.bound
+    def contents(
+        self, keys: Sequence[str], counts: MoveCounts, versions: Sequence[Version | None]
+    ) -> Iterator[bytes | None]:
+        """Yield whole objects in order; None for a missing or an unreadable one, which `counts` records.
+
+        `versions` has the version for each key from the listing, or None.
+        """
+        storage, limit = self.storage, self.bound
         decoded = prod(self.layout.object_shape) * (self.layout.data_type.itemsize or 1)
         requests = storage.requests
-        ask = None if requests is None else partial(requests.get, bound=bound)
-        return _each(keys, counts, lambda key: storage.get(key, bound), ask, decoded)
+        items = list(zip(keys, versions, strict=True))
+        if requests is None:
+            return _each(
+                keys, counts, (partial(storage.get, key, limit, version=each) for key, each in items)
+            )
+        from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
+
+        def ask(part: Sequence[tuple[str, Version | None]]) -> list[Future[bytes | None]]:
+            return requests.get([key for key, _ in part], limit, [version for _, version in part])
+
+        coming = read_ahead(items, lambda _: decoded, ask, most=READ_AHEAD)
+        return _each(keys, counts, (future.result for future in coming), coming)
 
     def split(self, number: int, data: bytes) -> Iterable[InnerChunk]:
         """The inner chunks in the content of an object, in stored order; ChunkError."""
@@ -102,16 +118,19 @@ class InnerChunks:
         *,
         region: Region | None = None,
         carried: CarryOver | None = None,
+        versions: ListedVersions | None = None,
     ) -> Iterator[tuple[str, InnerChunk]]:
         """Yield the inner chunks of objects, each with its object's key; missing ones are omitted.
 
-        With `region`, those that overlap it suffice. Those in `carried` are not read again. An object that is
-        missing or cannot be read is recorded in `counts`, and the others are counted.
+        An object of another version than in `versions` is an error. With `region`, those that overlap it
+        suffice. Those in `carried` are not read again. An object that is missing or cannot be read is
+        recorded in `counts`, and the others are counted.
         """
         if carried is not None:
             numbers = carried.new(carried.readable(numbers))
         keys = self.keys(numbers)
-        for number, key, data in zip(numbers.tolist(), keys, self.contents(keys, counts), strict=True):
+        contents = self.contents(keys, counts, versions_of(versions, numbers))
+        for number, key, data in zip(numbers.tolist(), keys, contents, strict=True):
             try:
                 if data is not None:
                     counts.chunks += 1
@@ -142,21 +161,18 @@ class InnerChunks:
         return error
 
 
+def versions_of(versions: ListedVersions | None, indexes: Indexes) -> Sequence[Version | None]:
+    """The version of each object from a listing; None for each if nothing is compared."""
+    return [None] * len(indexes) if versions is None else versions.of_indexes(indexes)
+
+
 def _each(
     keys: Sequence[str],
     counts: MoveCounts,
-    read: Callable[[str], bytes | None],
-    ask: Callable[[Sequence[str]], list[Future[bytes | None]]] | None,
-    size: int,
+    results: Iterable[Callable[[], bytes | None]],
+    coming: Generator[Future[bytes | None], None, None] | None = None,
 ) -> Iterator[bytes | None]:
-    """Yield what `read` returns of each object, or what requests by `ask` for about `size` bytes return."""
-    coming = None
-    results: Iterable[Callable[[], bytes | None]] = (partial(read, key) for key in keys)
-    if ask is not None:
-        from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
-
-        coming = read_ahead(keys, lambda _: size, ask, most=READ_AHEAD)
-        results = (future.result for future in coming)
+    """Yield the result for each object; `coming` is closed at the end."""
     try:
         for key, result in zip(keys, results, strict=True):
             data = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,7 +19,7 @@ from ..planning.plans import ArrayPlan
 from ..planning.routes import Move, Route, route_between
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
-from ..storage.versions import ListedVersions, holding
+from ..storage.versions import ListedVersions
 from .shard_reader import ShardReader, present_candidates
 from .stored_chunks import MissingObject
 
@@ -38,17 +38,8 @@ class Task:
     """The leaves that may be written; None for all that overlap stored values."""
     certain: bool = True
     """Whether all objects are known to exist."""
-    versions: tuple[Indexes, Indexes] | None = None
-    """(bytes, number) of each listed source object, if reads are compared with the listing: of `sources`, or
-    of `indexes` if that is None.
-    """
-
-    def held(self, keys: Callable[[], Iterable[str]]) -> ListedVersions | None:
-        """The versions of the source's objects, by the keys from `keys`; None if nothing is compared."""
-        if self.versions is None:
-            return None
-        indexes = self.indexes if self.sources is None else self.sources
-        return ListedVersions(indexes, self.versions, keys)
+    versions: ListedVersions | None = None
+    """Those of the source's objects, if reads are compared with the listing."""
 
     def first_key(self) -> str:
         """The key of the first object that the task reads."""
@@ -66,7 +57,7 @@ class Tasks:
         present: Indexes,
         bounds: Sequence[int],
         *,
-        versions: tuple[Indexes, Indexes] | None = None,
+        versions: ListedVersions | None = None,
         inner_chunks: Indexes | None = None,
         only: Indexes | None = None,
         certain: bool = True,
@@ -104,8 +95,7 @@ class Tasks:
             )
         versions = None
         if self._versions is not None:
-            at = np.searchsorted(self.present, part if sources is None else sources)
-            versions = self._versions[0][at], self._versions[1][at]
+            versions = self._versions.of_some(part if sources is None else sources)
         return Task(
             move=self._move,
             number=number,
@@ -146,8 +136,7 @@ def tasks_of(
         return of_source(plan.move, bounds=plan.bounds)
     if first_pass:
         return of_source(first_move(plan), bounds=plan.between.bounds)
-    with holding(source, _held(plan, inventory, versions)):
-        inner_chunks = inner_chunks_reached(plan, inventory, source)
+    inner_chunks = inner_chunks_reached(plan, inventory, source, versions)
     between = take_inventory(destination, plan.path, plan.between.layout)
     return Tasks(second_move(plan), between.indexes, plan.bounds, inner_chunks=inner_chunks, only=only)
 
@@ -202,25 +191,16 @@ def rewritten(plan: ArrayPlan) -> Indexes:
     return np.union1d(plan.changes.objects, touched(units, blocks, plan.destination.objects))
 
 
-def _versions(inventory: Inventory, source: Storage) -> tuple[Indexes, Indexes] | None:
+def _versions(inventory: Inventory, source: Storage) -> ListedVersions | None:
     """The versions with which chunks are compared when they are read."""
     if not source.tells_versions or inventory.sizes is None or inventory.versions is None:
         return None
-    return inventory.sizes, inventory.versions
+    return ListedVersions(inventory.indexes, inventory.sizes, inventory.versions)
 
 
-def _held(
-    plan: ArrayPlan, inventory: Inventory, versions: tuple[Indexes, Indexes] | None
-) -> ListedVersions | None:
-    """The versions of shards whose indexes `inner_chunks_reached` reads."""
-    if versions is None or not isinstance(plan.source.frame, Shards):
-        return None
-    whole = Task(move=plan.move, number=0, indexes=inventory.indexes, versions=versions)
-    places = plan.source.objects.coordinates_of(inventory.indexes)
-    return whole.held(partial(plan.source.object_keys, plan.path, places))
-
-
-def inner_chunks_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Indexes | None:
+def inner_chunks_reached(
+    plan: ArrayPlan, inventory: Inventory, source: Storage, versions: ListedVersions | None = None
+) -> Indexes | None:
     """The destination's leaves that overlap a stored leaf of the source, ascending; None for all.
 
     Only these are written, whatever the intermediate chunks overlap.
@@ -232,9 +212,9 @@ def inner_chunks_reached(plan: ArrayPlan, inventory: Inventory, source: Storage)
         return touched(inventory.indexes, layout.objects, target)
     shards = ShardReader(source, plan.path, layout)
     reached, count = [], 0
-    for number in shards.in_turn(inventory.indexes.tolist()):
+    for number in shards.in_turn(inventory.indexes.tolist(), versions):
         try:
-            present = shards.present(number)
+            present = shards.present(number, versions)
         except MissingObject:
             continue  # missing although listed: reported by the first pass, or there was no listing
         except ZarrstackError as error:

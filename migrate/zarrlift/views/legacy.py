@@ -300,7 +300,7 @@ async def _stored(storage: Storage, value: StoredValue, span: tuple[int, int] | 
     if span is None:
         if requests is None:
             return await asyncio.to_thread(storage.get, value.key, value.bound)
-        return await asyncio.wrap_future(requests.get([value.key], value.bound)[0])
+        return await asyncio.wrap_future(requests.get([value.key], value.bound, [None])[0])
     if requests is None:
         return await asyncio.to_thread(storage.get_part, value.key, span[0], span[1] - span[0])
-    return await asyncio.wrap_future(requests.parts(value.key, [span])[0])
+    return await asyncio.wrap_future(requests.parts(value.key, [span], None)[0])

@@ -19,9 +19,15 @@ from tests.zarrlift.storage.conftest import files
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
+from zarrlift.errors import SourceChangedError
+from zarrlift.formats.describe import describe
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
+from zarrlift.storage.base import Storage
+from zarrlift.storage.open_storage import open_storage
+from zarrlift.transfer.inner_chunks import inner_chunks
 from zarrlift.transfer.relink_server_side import IN_ONE_READ
+from zarrlift.transfer.shard_reader import ShardReader
 from zarrlift.transfer.worker import Worker
 
 CHUNK, MISSING = "a/1", "a/3"
@@ -209,6 +215,43 @@ def test_a_shard_is_not_read_by_the_index_of_another_one(
     assert "zarr.json" not in our_bucket.stored("out")
     assert zarrlift.resume(tmp_path / "job.db", **our_bucket.ends).ok
     assert zarrlift.verify(source, our_bucket.url("out"), full=True, **our_bucket.ends).ok
+
+
+def in_a_directory(request: pytest.FixtureRequest, folder: Path) -> tuple[Storage, Callable[[bytes], object]]:
+    return open_storage(folder), (folder / "c/0").write_bytes
+
+
+def in_a_bucket(request: pytest.FixtureRequest, folder: Path) -> tuple[Storage, Callable[[bytes], object]]:
+    bucket: Bucket = request.getfixturevalue("our_bucket")
+    storage = open_storage(bucket.put("in", files(folder)), storage_options=bucket.options)
+    return storage, lambda data: bucket.put("in", {"c/0": data})
+
+
+@pytest.mark.parametrize("place", [in_a_directory, in_a_bucket], ids=lambda each: each.__name__)
+def test_a_shard_that_is_rewritten_after_its_index_was_read_gives_no_wrong_values(
+    place: Callable[..., tuple[Storage, Callable[[bytes], object]]],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+) -> None:
+    """Where nothing is listed either: in a comparison, and in a view."""
+    shards, rng = [], np.random.default_rng(1)
+    for name in ("old", "new"):
+        values = rng.integers(0, 1000, 40, dtype="<i4")
+        options = {"chunks": (10,), "shards": (40,), "compressors": None}
+        zarr.create_array(tmp_path / name, shape=(40,), dtype="<i4", **options)[:] = values
+        shards.append(((tmp_path / name / "c/0").read_bytes(), values))
+    (old, _), (new, values) = shards
+    assert len(old) == len(new)
+    storage, write = place(request, tmp_path / "old")
+    (node,) = describe(storage, format="zarr3").nodes
+    reader = inner_chunks(storage, "", node.layout)
+    assert isinstance(reader, ShardReader)
+    assert reader.present(0).tolist() == [0, 1, 2, 3]
+    write(new)
+    with pytest.raises(SourceChangedError):
+        list(reader.stored(0))
+    again = [reader.decode(chunk) for chunk in reader.stored(0)]
+    assert np.concatenate(again).tolist() == values.tolist()
 
 
 def test_a_published_array_that_lacks_a_chunk_is_named(our_bucket: Bucket, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from zarrstack.core.errors import StorageError
 from ..local.files import open_regular, read_at
 from ..remote.backend import version_text
 from ..remote.event_loop import run
-from ..versions import Version, require_same, source_object_changed, version_number
+from ..versions import Version, has_version, source_object_changed, version_number
 
 if TYPE_CHECKING:
     from ..remote.backend import ObjectState
@@ -80,7 +80,8 @@ class LocalRanges(Ranges):
     async def read(self, start: int, length: int) -> bytes:
         descriptor, facts = open_regular(self._path)
         try:
-            require_same(facts, self._version)
+            if not has_version(facts, self._version):
+                raise source_object_changed()
             data = read_at(descriptor, length, start)
             while len(data) < length and (more := read_at(descriptor, length - len(data), start + len(data))):
                 data += more  # more than one call gives (2 GiB on Linux)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
-from ..base import CLAIM, DirectoryEntry, Storage
-from ..versions import FILES_TELL, held, require_same, require_version
+from ..base import CLAIM, DirectoryEntry, ObjectPart, Storage
+from ..versions import FILES_TELL, Version, require_version, version_of
 from .file_copy import write_all
 from .files import (
     ReadLimit,
@@ -68,7 +68,9 @@ class LocalStorage(Storage):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key if key else str(self.root)
 
-    def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:
+    def get(
+        self, key: str, limit: ReadLimit | None = None, *, version: Version | None = None
+    ) -> bytes | None:
         """The file's content; a directory in its place counts as absent.
 
         A broken link is an error rather than an absence: the object exists elsewhere (git-annex uses such
@@ -76,7 +78,7 @@ class LocalStorage(Storage):
         """
         path = self.path(key)
         try:
-            return read_file(path, bound or self.document_bound, held(self, key))
+            return read_file(path, limit or self.document_limit, version)
         except ZarrstackError as error:
             raise error.at(key=key) from None
         except OSError as error:
@@ -88,15 +90,24 @@ class LocalStorage(Storage):
         """Like `get_many`, with one `lstat` per missing object, which `get` would need in addition."""
         return [self.get(key) if os.path.lexists(self.path(key)) else None for key in keys]
 
-    def get_part(self, key: str, start: int, length: int) -> bytes | None:
+    def get_part(
+        self, key: str, start: int, length: int, *, version: Version | None = None
+    ) -> bytes | None:
         """One read; see `get` for absent objects."""
+        end = self.get_end(key, start, length, version=version)
+        return None if end is None else end.data
+
+    def get_end(
+        self, key: str, start: int, length: int, *, version: Version | None = None
+    ) -> ObjectPart | None:
         path = self.path(key)
         try:
             descriptor, facts = open_regular(path)
             try:
-                data = read_at(descriptor, length, max(facts.st_size - length, 0) if start < 0 else start)
-                require_version(descriptor, held(self, key))
-                return data
+                size = facts.st_size
+                data = read_at(descriptor, min(length, size), max(size - length, 0) if start < 0 else start)
+                require_version(descriptor, version)
+                return ObjectPart(data, size, version_of(facts) if FILES_TELL else None)
             finally:
                 os.close(descriptor)
         except StorageError as error:
@@ -113,7 +124,6 @@ class LocalStorage(Storage):
             self._require_absence(key, error)
             return None
         if stat.S_ISREG(facts.st_mode):
-            require_same(facts, held(self, key))
             return facts.st_size
         if stat.S_ISDIR(facts.st_mode):
             return None

@@ -125,6 +125,10 @@ class Backend(ABC):
         state, data = await asyncio.gather(self.state(key), self.read_part(key, part, version))
         return None if data is None or state is None else (data, state)
 
+    def version_in(self, size: int, state: str) -> Version | None:
+        """The version of an object in a text of its state, with which later reads are compared."""
+        return None
+
     async def write(self, key: str, data: bytes) -> None:
         """Write a whole object."""
         await write_bytes(self.store, key, data)

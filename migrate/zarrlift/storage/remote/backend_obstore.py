@@ -101,6 +101,10 @@ class ObstoreBackend(Backend):
         await self._require(key, answer.meta["e_tag"], version)
         return bytes(await answer.bytes_async()), _state(answer.meta)
 
+    def version_in(self, size: int, state: str) -> Version | None:
+        etag = version_text(state.partition(" ")[0])
+        return None if etag in (None, "None") else (size, version_number(str(etag)))
+
     async def write(self, key: str, data: bytes) -> None:
         """One request; zarr's store would convert the data three times."""
         import obstore

@@ -16,10 +16,10 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
-from ..base import CLAIM, DirectoryEntry, L, ListedPage, Storage
+from ..base import CLAIM, DirectoryEntry, L, ListedPage, ObjectPart, Storage
 from ..local.files import path_of
 from ..redact import redact
-from ..versions import Version, held
+from ..versions import Version
 from .adaptive_concurrency import ConcurrencyLimiter
 from .backend import HTTP, bounded_bytes, stored_bytes, stored_size, write_bytes
 from .backend_fsspec import own, protocols
@@ -42,17 +42,26 @@ class StoreRequests:
     def __init__(self, storage: StoreStorage) -> None:
         self._storage = storage
 
-    def get(self, keys: Sequence[str], bound: ReadLimit | None = None) -> list[Future[bytes | None]]:
-        """Whole objects, as `Storage.get` returns them."""
-        return begin([self._storage.fetch(key, bound) for key in keys])
+    def get(
+        self, keys: Sequence[str], limit: ReadLimit | None, versions: Sequence[Version | None]
+    ) -> list[Future[bytes | None]]:
+        """Whole objects, each as `Storage.get` returns it."""
+        fetch = self._storage.fetch
+        return begin([fetch(key, limit, version) for key, version in zip(keys, versions, strict=True)])
 
-    def parts(self, key: str, spans: Sequence[tuple[int, int]]) -> list[Future[bytes | None]]:
+    def parts(
+        self, key: str, spans: Sequence[tuple[int, int]], version: Version | None
+    ) -> list[Future[bytes | None]]:
         """Ranges (start, stop) of one object, as `Storage.get_part` returns them."""
-        return begin([self._storage.fetch_part(key, start, stop - start) for start, stop in spans])
+        fetch = self._storage.fetch_part
+        return begin([fetch(key, start, stop - start, version) for start, stop in spans])
 
-    def ends(self, keys: Sequence[str], start: int, length: int) -> list[Future[tuple[int, bytes] | None]]:
-        """Size of each object and a part of it, or None, as from `Storage.size` and `Storage.get_part`."""
-        return begin([self._storage.fetch_end(key, start, length) for key in keys])
+    def ends(
+        self, keys: Sequence[str], start: int, length: int, versions: Sequence[Version | None]
+    ) -> list[Future[ObjectPart | None]]:
+        """A part of each object, as `Storage.get_end` returns it."""
+        fetch = self._storage.fetch_end
+        return begin([fetch(key, start, length, each) for key, each in zip(keys, versions, strict=True)])
 
     def put(self, key: str, data: bytes) -> Future[None]:
         """Write a whole object."""
@@ -101,14 +110,23 @@ class StoreStorage(Storage):
         if self._store is not store:  # our own file system: its connections are not closed elsewhere
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
 
-    def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:
-        return run(self.fetch(key, bound))
+    def get(
+        self, key: str, limit: ReadLimit | None = None, *, version: Version | None = None
+    ) -> bytes | None:
+        return run(self.fetch(key, limit, version))
 
-    def get_many(self, keys: Sequence[str], bound: ReadLimit | None = None) -> list[bytes | None]:
-        return run(bounded([self.fetch(key, bound) for key in keys]))
+    def get_many(self, keys: Sequence[str], limit: ReadLimit | None = None) -> list[bytes | None]:
+        return run(bounded([self.fetch(key, limit) for key in keys]))
 
-    def get_part(self, key: str, start: int, length: int) -> bytes | None:
-        return run(self.fetch_part(key, start, length))
+    def get_part(
+        self, key: str, start: int, length: int, *, version: Version | None = None
+    ) -> bytes | None:
+        return run(self.fetch_part(key, start, length, version))
+
+    def get_end(
+        self, key: str, start: int, length: int, *, version: Version | None = None
+    ) -> ObjectPart | None:
+        return run(self.fetch_end(key, start, length, version))
 
     def size(self, key: str) -> int | None:
         """One request, if the store can give a size without the object."""
@@ -213,14 +231,12 @@ class StoreStorage(Storage):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key
 
-    def fetch(self, key: str, bound: ReadLimit | None = None) -> Coroutine[Any, Any, bytes | None]:
-        """Like `get`, in the loop; compared with the version required in the calling thread."""
-        return self.fetch_version(key, bound or self.document_bound, held(self, key))
-
-    async def fetch_version(self, key: str, bound: ReadLimit, version: Version | None) -> bytes | None:
-        """Like `fetch`; compared with this version."""
-        place = self.key(key)
-        return await self.request("cannot read", key, lambda: self._whole(place, bound, version), single=True)
+    async def fetch(
+        self, key: str, limit: ReadLimit | None = None, version: Version | None = None
+    ) -> bytes | None:
+        """Like `get`, in the loop."""
+        place, most = self.key(key), limit or self.document_limit
+        return await self.request("cannot read", key, lambda: self._whole(place, most, version), single=True)
 
     async def _whole(self, place: str, bound: ReadLimit, version: Version | None) -> bytes | None:
         if self.native is not None:
@@ -238,12 +254,10 @@ class StoreStorage(Storage):
             return await self.native.read_part(place, part, version)
         return await stored_bytes(self._store, place, part)
 
-    def fetch_part(self, key: str, start: int, length: int) -> Coroutine[Any, Any, bytes | None]:
-        """Like `get_part`, in the loop; versions as in `fetch`."""
-        return self.fetch_range(key, start, length, held(self, key))
-
-    async def fetch_range(self, key: str, start: int, length: int, version: Version | None) -> bytes | None:
-        """Like `fetch_part`; compared with this version."""
+    async def fetch_part(
+        self, key: str, start: int, length: int, version: Version | None = None
+    ) -> bytes | None:
+        """Like `get_part`, in the loop."""
         part = _byte_request(start, length)
         return await self.request("cannot read", key, lambda: self._part(key, part, version), single=True)
 
@@ -256,13 +270,10 @@ class StoreStorage(Storage):
 
         return await self.request("cannot read", key, ask)
 
-    def fetch_end(self, key: str, start: int, length: int) -> Coroutine[Any, Any, tuple[int, bytes] | None]:
-        """Size and a part of an object, requested together; None if it is proven absent."""
-        return self._end(key, start, length, held(self, key))
-
-    async def _end(
+    async def fetch_end(
         self, key: str, start: int, length: int, version: Version | None
-    ) -> tuple[int, bytes] | None:
+    ) -> ObjectPart | None:
+        """Like `get_end`, in the loop."""
         native = self.native
         if native is not None:
             wanted, place = _byte_request(start, length), self.key(key)
@@ -271,11 +282,11 @@ class StoreStorage(Storage):
             )
             if answer is None:
                 return None
-            data, (size, _) = answer
+            data, (size, text) = answer
             if size is not None:
-                return size, data
-        size, part = await asyncio.gather(self.fetch_size(key), self.fetch_range(key, start, length, version))
-        return None if size is None or part is None else (size, part)
+                return ObjectPart(data, size, native.version_in(size, text))
+        size, part = await asyncio.gather(self.fetch_size(key), self.fetch_part(key, start, length, version))
+        return None if size is None or part is None else ObjectPart(part, size, None)
 
     async def store(self, key: str, data: bytes) -> None:
         """Like `put`, in the loop."""
