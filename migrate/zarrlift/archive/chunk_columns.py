@@ -171,8 +171,8 @@ def chunk_indexes(names: Sequence[str], keys: ChunkKeys, grid: Grid) -> Indexes:
         if indexes is not None:
             return indexes
     ndim = len(grid.shape)
-    places = (keys.coordinates(name, ndim) for name in names)
-    each = (None if place is None else grid.index(place) for place in places)
+    places = [keys.coordinates(name, ndim) for name in names]
+    each = [None if place is None else grid.index(place) for place in places]
     return np.array([NO_CHUNK if index is None else index for index in each], np.int64)
 
 

@@ -85,7 +85,7 @@ class _Scan:
         self.node = path
         self.prefix = layout.prefix(path)
         self.counts = layout.objects.counts
-        self.passed_over = METADATA | children
+        self.passed_over = METADATA | children if children else METADATA
         self.follow_links = follow_links
         self.found = ChunkScan()
         self.found.sized = self.found.versioned = not names_only
@@ -111,8 +111,8 @@ class _Scan:
     def _flat(self, directory: str) -> None:
         """Scan keys without a slash, which are all in one directory."""
         with os.scandir(directory) as every:
-            entries = (entry for entry in every if entry.name not in self.passed_over)
-            while batch := list(islice(entries, _BATCH)):
+            while some := list(islice(every, _BATCH)):
+                batch = [entry for entry in some if entry.name not in self.passed_over]
                 indexes = chunk_indexes(
                     [entry.name for entry in batch], self.layout.keys, self.layout.objects
                 )

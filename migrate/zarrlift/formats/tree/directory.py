@@ -73,8 +73,8 @@ class NodeDirectory:
     path: str
     documents: dict[str, bytes] = field(default_factory=dict)
     """Name -> content of the requested documents that exist."""
-    keys: dict[str, str] = field(default_factory=dict)
-    """Name -> key of documents that are not in the directory itself."""
+    keys: dict[str, str] | None = None
+    """Name -> key of documents, if they are not in the directory itself."""
     problems: list[Problem] = field(default_factory=list)
     """Problems with names, links and storage."""
     chunk: str | None = None
@@ -111,7 +111,7 @@ class NodeDirectory:
 
     def key(self, name: str) -> str:
         """The key of a document."""
-        if self.keys:
+        if self.keys is not None:
             return self.keys[name]
         return f"{self.path}/{name}" if self.path else name
 

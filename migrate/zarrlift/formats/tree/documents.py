@@ -258,8 +258,8 @@ def levels(data: JSON) -> int:
     while level := [
         inner
         for item in level
-        if isinstance(item, dict | list)
-        for inner in (item.values() if isinstance(item, dict) else item)
+        if type(item) is dict or type(item) is list
+        for inner in (item.values() if type(item) is dict else item)
     ]:
         depth += 1
     return depth
@@ -331,11 +331,13 @@ def consolidated_entries(
             expected="zarr_consolidated_format 1 and metadata",
         )
     result = {}
+    alike: dict[str, JSONObject] = {}
     faults = EntryProblems(own)
     for key, document in metadata.items():
         fault = _fault(key, document, is_document)
         if fault is None:
-            result[key] = _repaired(key, document)
+            # Equal documents are one object, so that those of many arrays take little memory.
+            result[key] = alike.setdefault(repr(document), _repaired(key, document))
         elif faults.named(fault):
             kind, severity = _FAULTS[fault]
             found = f"{excerpt(key)}: {excerpt(document)}" if fault is _NO_OBJECT else excerpt(key)
@@ -438,5 +440,5 @@ def _differences(
             yield key, stored, listed, "consolidated metadata lists a document that does not exist"
         elif listed is None:
             yield key, stored, listed, "a document is missing from consolidated metadata"
-        elif canonical(stored) != canonical(listed):
+        elif repr(stored) != repr(listed) and canonical(stored) != canonical(listed):
             yield key, stored, listed, "consolidated metadata differs from the document"

@@ -173,6 +173,10 @@ class Describer:
         """Find the directories of the archive, and consolidated metadata."""
         tree, row = self.tree, self.tree.row
         if tree.storage.can_list:
+            # What parsing takes is free again when the walk needs it.
+            listed_before = self.listed_in not in row.nodes
+            if listed_before:
+                self.list_documents()
             tree.directories = walk(
                 tree.storage,
                 documents=row.documents,
@@ -180,7 +184,8 @@ class Describer:
                 further=self._foreign_names,
                 follow_links=tree.reading.follow_links,
             )
-            self.list_documents()
+            if not listed_before:
+                self.list_documents()
             names = row.sources if tree.only else {*row.documents}
             places = tree.directories.values()
             if tree.listed and not any(names & place.documents.keys() or place.problems for place in places):

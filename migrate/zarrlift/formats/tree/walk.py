@@ -39,20 +39,29 @@ _PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Tra
 """Directories left by other programs; no node has such a name."""
 _MAX_KEPT: Final = 64
 """Maximum number of names of directories inside an array's own that are kept."""
+_AT_ONCE: Final = 1000
+"""Number of local directories whose listings are kept at a time."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Visited(NodeDirectory):
     """A directory during the walk."""
 
-    real: str = ""
-    """Resolved path, in a local archive."""
+    target: str | None = None
+    """Resolved path, in a local archive, of the root or of a link."""
     above: tuple[str, ...] = ()
     """Resolved paths of the directories above it."""
     plain: bool = False
     """Whether all names in its path are known to be valid."""
     listing: DirectoryListing | None = None
     """Complete content, until the walk continues; None if it was not listed."""
+
+    @property
+    def real(self) -> str:
+        """Resolved path, in a local archive."""
+        if self.target is not None:
+            return self.target
+        return os.path.join(self.above[-1], self.path.rpartition("/")[2])
 
 
 def passed_over(name: str) -> bool:
@@ -74,19 +83,20 @@ def walk(
     Directories below an array are not visited.
     """
     directories: dict[str, NodeDirectory] = {}
-    real = storage.real if isinstance(storage, LocalStorage) else ""
-    level = [_Visited(path="", real=real, plain=True)]
-    while level:
+    alike: dict[bytes, bytes] = {}
+    """Each content once: the documents of most arrays are those of many others."""
+
+    def visit(places: Sequence[_Visited]) -> list[_Visited]:
+        """Complete some directories of a level; returns the directories below."""
         if isinstance(storage, LocalStorage):
-            for place in level:
+            for place in places:
                 place.listing = list_directory(storage, place.path)
-        for place in level:
+        for place in places:
             place.problems += _directories_for_documents(storage, place, documents)
-        wanted = [(place, name) for place in level for name in _to_ask(place, documents)]
-        _read_documents(storage, wanted, follow_links=follow_links)
-        directories.update((place.path, place) for place in level)
+        wanted = [(place, name) for place in places for name in _to_ask(place, documents)]
+        _read_documents(storage, wanted, alike, follow_links=follow_links)
         entered = []
-        for place in level:
+        for place in places:
             if is_array(place):
                 place.is_array = True
                 _keep(place, documents)
@@ -96,10 +106,21 @@ def walk(
         for place, entries in zip(entered, _list(storage, entered), strict=True):
             below.extend(_children(storage, place, entries, follow_links=follow_links))
         listed = [(place, name) for place in entered for name in place.files if name in further(place)]
-        _read_documents(storage, listed, follow_links=follow_links)
-        # A directory that cannot be entered because of a problem is still a node, to be refused.
-        directories.update((place.path, place) for place in below if place.problems and _closed(place))
-        level = [place for place in below if not _closed(place)]
+        _read_documents(storage, listed, alike, follow_links=follow_links)
+        return below
+
+    level = [_Visited(path="", target=storage.real if isinstance(storage, LocalStorage) else "", plain=True)]
+    while level:
+        # A part of the listings at a time: those of 10^5 directories take as much memory as their documents.
+        size = _AT_ONCE if isinstance(storage, LocalStorage) else len(level)
+        parts = [level[start : start + size] for start in range(0, len(level), size)]
+        level = []
+        for part in parts:
+            below = visit(part)
+            directories.update((place.path, place) for place in part)
+            # A directory that cannot be entered because of a problem is still a node, to be refused.
+            directories.update((place.path, place) for place in below if place.problems and _closed(place))
+            level += [place for place in below if not _closed(place)]
     return directories
 
 
@@ -142,7 +163,13 @@ def _closed(place: _Visited) -> bool:
     return any(problem.kind == "link" and problem.severity == "refusal" for problem in place.problems)
 
 
-def _read_documents(storage: Storage, wanted: Sequence[tuple[_Visited, str]], *, follow_links: bool) -> None:
+def _read_documents(
+    storage: Storage,
+    wanted: Sequence[tuple[_Visited, str]],
+    alike: dict[bytes, bytes],
+    *,
+    follow_links: bool,
+) -> None:
     keys = [join(place.path, name) for place, name in wanted]
     contents = read_each(storage, keys)
     for (place, name), key, content in zip(wanted, keys, contents, strict=True):
@@ -154,7 +181,7 @@ def _read_documents(storage: Storage, wanted: Sequence[tuple[_Visited, str]], *,
         target = _link(storage, place, name, key)
         if target is not None and storage.leaves_root(target) and not follow_links:
             place.problems.append(link_outside(place.path, key, target))
-        place.documents[name] = content
+        place.documents[name] = alike.setdefault(content, content)
 
 
 def _to_ask(place: _Visited, names: Sequence[str]) -> Sequence[str]:
@@ -227,10 +254,11 @@ def _children(
     """The subdirectories of a directory; its other entries are stored in `place`."""
     children = []
     files = []
+    above = (*place.above, place.real)
     for entry in sorted(entries, key=lambda entry: entry.name):
         if entry.is_dir:
             if not passed_over(entry.name):
-                children.append(_child(storage, place, entry, follow_links=follow_links))
+                children.append(_child(storage, place, entry, above, follow_links=follow_links))
         elif entry.link is not None and not os.path.exists(entry.link) and not entry.name.startswith("."):
             path = join(place.path, entry.name)
             children.append(_Visited(path=path, problems=[broken_link(path, entry.link)]))
@@ -243,15 +271,16 @@ def _children(
     return children
 
 
-def _child(storage: Storage, place: _Visited, entry: DirectoryEntry, *, follow_links: bool) -> _Visited:
+def _child(
+    storage: Storage, place: _Visited, entry: DirectoryEntry, above: tuple[str, ...], *, follow_links: bool
+) -> _Visited:
     path, name = join(place.path, entry.name), entry.name
     # A Python identifier below other identifiers is a valid name.
     plain = (
         place.plain and name.isidentifier() and not name.startswith("__") and len(place.above) < MAX_LEVELS
     )
     problems = [] if plain else name_problems(path) or ([] if name else name_problems("/"))
-    real = entry.link or os.path.join(place.real, name)
-    child = _Visited(path=path, problems=problems, real=real, above=(*place.above, place.real), plain=plain)
+    child = _Visited(path=path, problems=problems, target=entry.link, above=above, plain=plain)
     if entry.link is not None:
         if storage.leaves_root(entry.link) and not follow_links:
             child.problems.append(link_outside(path, None, entry.link))

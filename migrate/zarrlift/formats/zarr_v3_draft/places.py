@@ -173,7 +173,7 @@ def _sort(tree: Places, dialect: Dialect, key: str, content: bytes | StorageErro
     place = tree.nodes.setdefault(node.path, NodeDirectory(path=node.path))
     if isinstance(content, bytes):
         place.documents[f"{node.kind}.json"] = content
-        place.keys[f"{node.kind}.json"] = key
+        place.keys = {**(place.keys or {}), f"{node.kind}.json": key}
     else:
         place.problems.append(content.problem.at(node=node.path, key=key))
 
