@@ -28,7 +28,7 @@ from tests.support.fixtures_index import ExpectedArchive, ExpectedArray, archive
 from tests.support.readers import OF_ALL_FEATURES, READERS, CannotRead, by_zarr_python, parametrize_readers
 
 import zarrlift
-from zarrlift.planning import n5_in_place
+from zarrlift.planning import n5_checks
 from zarrlift.planning.plans import Plan
 from zarrstack.core.errors import UsageError
 
@@ -119,7 +119,7 @@ def test_axes_cannot_be_reversed_in_place(tmp_path: Path) -> None:
 
 def test_without_the_codec_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = copied(archive("n5/java-3.5.1/types").path, tmp_path / "types")
-    monkeypatch.setattr(n5_in_place, "CODEC", "a_codec_that_nobody_has")
+    monkeypatch.setattr(n5_checks, "CODEC", "a_codec_that_nobody_has")
     with pytest.raises(UsageError, match="is not installed"):
         zarrlift.migrate(place, in_place=True)
     assert not list(place.rglob("zarr.json"))

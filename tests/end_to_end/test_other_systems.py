@@ -284,7 +284,7 @@ print([replace(here, pid=pid).state() for pid in (here.pid, 1 << 22)])
 # ----- where the system is called
 
 CALLERS = """
-    cli/session jobs/process_tuning jobs/source_check planning/chunk_checks planning/regrid/blocks
+    cli/session jobs/process_tuning jobs/source_check planning/chunk_checks planning/blocks
     jobs/ledger/byte_locks storage/versions storage/local/file_copy storage/local/files
     storage/local/owner_process storage/local/storage storage/local/writer
     transfer/executors/process_pool

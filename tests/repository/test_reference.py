@@ -28,7 +28,7 @@ from zarrlift.cli.commands import COMMANDS
 from zarrlift.cli.parser import parsed
 from zarrlift.jobs.ledger.database import VERSION
 from zarrlift.planning import planner
-from zarrlift.planning.regrid.blocks import BASE, available_cores
+from zarrlift.planning.blocks import BASE, available_cores
 from zarrlift.recipe.changes import ARRAY_OPTIONS
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.recipe.toml_file import _TOP, parse_recipe

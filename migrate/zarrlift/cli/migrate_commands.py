@@ -116,9 +116,7 @@ def verify(given: Given) -> Answer:
     from ..storage.open_storage import is_url
 
     # Options without a place are for those of the two that are URLs.
-    unnamed = tuple(
-        place for place, named in (("src", source), ("dst", destination)) if is_url(named or "")
-    )
+    unnamed = tuple(place for place, named in (("src", source), ("dst", destination)) if is_url(named or ""))
     from ..jobs.progress_display import watched
 
     with watched(quiet=given.quiet, verbose=given.verbose) as progress:

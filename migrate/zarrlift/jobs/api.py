@@ -8,7 +8,7 @@ from zarrstack.core.errors import UsageError
 
 from ..archive.nodes import Archive
 from ..formats.describe import describe, open_source
-from ..planning.inspection import inspected
+from ..planning.planner import inspected
 from ..planning.plans import Plan
 from ..recipe.keywords import (
     DescribingKeywords,
@@ -31,7 +31,7 @@ from ..recipe.options import (
 )
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit, given
-from ..storage.open_storage import Place
+from ..transfer.blocks import Place
 from .archive_run import ArchiveRequest, migrate_archive
 from .executors import RunOptions
 from .ledger.job_places import job_path

@@ -15,15 +15,15 @@ from zarrstack.core.json_text import JSON
 
 from ..errors import JobError, SourceChangedError
 from ..formats.describe import read_alike
-from ..planning.existing_documents import refuse_existing_documents
 from ..planning.inventories import Inventories, digest
+from ..planning.planner import refuse_existing_documents
 from ..planning.plans import Plan
-from ..planning.unapplied_options import refuse_unapplied
+from ..planning.recipe_checks import refuse_unapplied
 from ..recipe.options import JobPlace, Places, Request
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import given
-from ..storage.open_storage import Place
 from ..storage.transformer_stack import without_layers
+from ..transfer.blocks import Place
 from .checks import checks_for
 from .claim import Claim, claimed
 from .endpoints import Endpoints

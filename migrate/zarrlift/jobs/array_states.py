@@ -13,9 +13,8 @@ import numpy as np
 from zarrstack.core.errors import Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes, Inventory
-from ..planning.inventories import Inventories
+from ..planning.inventories import Inventories, SourceInventory
 from ..planning.plans import ArrayPlan, Plan
-from ..planning.source_inventory import SourceInventory
 from ..storage.base import Storage
 from ..transfer.tasks import Task, Tasks, pass_numbers, sources_moved, tasks_of
 from . import log_messages

@@ -13,17 +13,17 @@ from zarrstack.core.errors import UsageError
 from ..archive.nodes import Layout
 from ..formats.describe import describe
 from ..planning.inventories import Inventories
-from ..planning.planner import free_space, make_plan
+from ..planning.planner import free_space, make_plan, without_collecting
 from ..planning.plans import Plan
-from ..planning.without_collecting import without_collecting
 from ..recipe.options import Format, Places, Reading, Request, StorageOptions
 from ..recipe.recipe import Recipe
 from ..storage.bandwidth import Bandwidth
 from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
-from ..storage.open_storage import Place, is_url, open_storage
+from ..storage.open_storage import is_url, open_storage
 from ..storage.transformer_stack import with_layers, without_layers
+from ..transfer.blocks import Place
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .executors import RunOptions, out_of_reach

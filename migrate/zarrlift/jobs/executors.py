@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..errors import JobError
+from ..planning.blocks import available_cores, memory_budget, worker_budget, workers_within
 from ..planning.plans import ArrayPlan, Plan
-from ..planning.regrid.blocks import available_cores, memory_budget, worker_budget, workers_within
 from ..recipe.options import Executing, Request, Running, VerifyLevel, values
 from ..storage.bandwidth import Bandwidth
 from ..storage.base import Storage

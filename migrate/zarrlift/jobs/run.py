@@ -17,7 +17,7 @@ from typing import Final
 from zarrstack.core.errors import ChunkError, Problem, StorageError, ZarrstackError
 
 from ..errors import Interrupted, JobError, WorkerError
-from ..planning.chunk_advice import with_advice
+from ..planning.chunk_checks import with_advice
 from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..storage.giving_up import check

@@ -26,9 +26,8 @@ from ..formats.describe import describe
 from ..formats.table import FORMATS
 from ..formats.tree.documents import read_each
 from ..formats.tree.walk import passed_over
-from ..planning.inventories import Inventories, digest, digests
+from ..planning.inventories import Inventories, SourceInventory, changed_keys, digest, digests
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
-from ..planning.source_inventory import SourceInventory, changed_keys
 from ..storage.base import Storage
 from ..storage.giving_up import Threads
 from ..storage.local.files import exists

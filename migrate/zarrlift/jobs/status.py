@@ -20,7 +20,7 @@ from ..archive.notebook import NotebookResult
 from ..core.grid.frames import Shards
 from ..core.identity_cache import IdentityCache
 from ..core.json_fields import FieldsAsJSON, json_of_fields
-from ..planning.changes import Whole
+from ..planning.plans import Whole
 from ..recipe.keywords import JobPlaceKeywords
 from ..recipe.options import Format, JobPlace, PathText, VerifyLevel
 from ..recipe.signatures import explicit, given

@@ -15,7 +15,8 @@ from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit
 from ..storage.local.files import is_file
-from ..storage.open_storage import Place, is_url
+from ..storage.open_storage import is_url
+from ..transfer.blocks import Place
 from .differences import Difference, differences
 from .hierarchy import (
     STANDARD_INPUT,

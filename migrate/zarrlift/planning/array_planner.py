@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from math import prod
 from typing import TypeAlias
 
 from zarrstack.core.errors import Problem, UsageError
@@ -20,11 +19,13 @@ from ..archive.chunk_inventory import (
 from ..archive.nodes import ArrayNode, Layout, Node
 from ..conventions.apply import ConventionChanges
 from ..conventions.base import Change
+from ..core.grid.frames import N5Blocks
 from ..core.identity_cache import IdentityCache
 from ..core.problems import any_refusal, note, refusal
 from ..formats.tree.directory import located, unfollowed_link
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
+from .blocks import Blocks, choose_blocks, mean_inner_chunk, memory_of_pairs
 from .chunk_checks import (
     TrailingBytes,
     damage_problem,
@@ -35,12 +36,10 @@ from .chunk_checks import (
     size_problems,
 )
 from .destination import destination_layout
-from .estimates import DENSE, figures
+from .estimates import Work, work_of
 from .inventories import Inventories, digests
-from .n5_checks import block_problems, mode_problem, shard_problem
 from .plans import ArrayPlan
 from .reader_limits import reader_problems
-from .regrid.blocks import Blocks, choose_blocks, mean_inner_chunk, memory_of_pairs
 from .routes import Move, Route, route_between
 from .zarr_json import array_head, strict_attributes
 
@@ -86,16 +85,9 @@ class ArrayPlanner:
         """
         source = node.layout_with(recipe.zero_fill)
         assert source is not None  # refused nodes are not planned
-        change = self.applied.change(node.path)
-        problems = [*node.problems, *self.applied.problems_of(node.path)]
         inventory = self._inventory(node, source, children, recipe)
-        destination, notes = self._destined(node, source, recipe, inventory)
-        # A refusal concerns the content of the array's document, which is the first of its documents.
-        key = node.documents[0].key if node.documents else None
-        problems.extend(located(notes, node.path, key))
-        if change.dimension_names is not None:
-            destination = replace(destination, dimension_names=change.dimension_names)
-        attributes, notes = self.attributes(node, change, recipe)
+        problems = [*node.problems, *self.applied.problems_of(node.path)]
+        destination, attributes, notes = self._result(node, source, recipe, inventory)
         problems.extend(notes)
         route, blocks = self._way(source, destination, recipe)
         if self.in_place and route.name != "stay":
@@ -105,45 +97,18 @@ class ArrayPlanner:
                 found=f"a change of {route.reason}",
                 advice="Migrate to a new destination, or omit the option.",
             )
-        problems.extend(_inventory_problems(node, source, inventory))
-        if node.fill_is_zero and recipe.zero_fill is None:
-            problems.extend(_zero_fill_problems(node, source, inventory, key))
-        problems.extend(self._chunk_problems(node, source, inventory, route, recipe, key))
+        problems.extend(self._source_problems(node, source, inventory, route, recipe))
         document: JSONObject = {}
         if not any_refusal(problems):
             # The layout of a refused array is the source's, which a v3 document may be unable to express.
             document = {**self._head(destination), "attributes": attributes}
             contents = [legacy.content for legacy in node.documents]
             problems.extend([problem.at(node=node.path) for problem in reader_problems(document, contents)])
-        stored_bytes = inventory.total_bytes
-        raw = prod(source.chunk_shape) * (source.data_type.itemsize or 32)
-        bytes_in = stored_bytes if stored_bytes is not None else len(inventory.indexes) * raw // DENSE
         if isinstance(blocks, Problem):
             problems.append(blocks.at(node=node.path))
             blocks = None
-        worked = figures(source, destination, route, bytes_in, inventory, blocks)
-        if blocks is not None:
-            from .regrid.two_passes import pass_figures, passes_note, two_passes
-
-            worked["memory"] = blocks.memory
-            passes = None
-            if self.listing:
-                passes = two_passes(
-                    source,
-                    destination,
-                    blocks,
-                    self.budget,
-                    node.path,
-                    buffers=self.buffers,
-                    sharing=self.sharing,
-                )
-            if passes is not None:
-                problems.append(passes_note(passes, blocks).at(node=node.path))
-                blocks = passes.second
-                worked |= figures(source, destination, route, bytes_in, inventory, blocks, decoded=True)
-                worked |= pass_figures(passes, source, inventory, bytes_in)
-        elif route.name != "stay":
-            worked["memory"] = memory_of_pairs(source, destination, self.buffers)
+        work, blocks, notes = self._work(node.path, source, destination, route, inventory, blocks)
+        problems.extend(notes)
         planned = ArrayPlan(
             move=Move(
                 path=node.path,
@@ -161,14 +126,57 @@ class ArrayPlanner:
             document=document,
             fill_is_null=node.fill_is_null,
             chunks=len(inventory.indexes),
-            bytes_in=bytes_in,
-            bytes_in_known=stored_bytes is not None,
-            **worked,
+            bytes_in=work.bytes_in,
+            bytes_in_known=inventory.total_bytes is not None,
+            bytes_out=work.bytes_out,
+            bytes_out_known=work.bytes_out_known,
+            bounds=work.bounds,
+            times_read=work.times_read,
+            reads=work.reads,
+            objects_out=work.objects_out,
+            memory=work.memory,
+            between=work.between,
             fingerprint=inventory.fingerprint,
             source_digests=digests(node.documents),
             problems=tuple(problems),
         )
         return planned, inventory
+
+    def _result(
+        self, node: ArrayNode, source: Layout, recipe: ArrayRecipe, inventory: Inventory
+    ) -> tuple[Layout, JSONObject, _Notes]:
+        """The layout and the attributes of the result, and problems with them."""
+        change = self.applied.change(node.path)
+        layout, notes = self._destined(node, source, recipe, inventory)
+        problems = located(notes, node.path, _document_key(node))
+        if change.dimension_names is not None:
+            layout = replace(layout, dimension_names=change.dimension_names)
+        attributes, notes = self.attributes(node, change, recipe)
+        return layout, attributes, (*problems, *notes)
+
+    def _work(
+        self,
+        path: str,
+        source: Layout,
+        destination: Layout,
+        route: Route,
+        inventory: Inventory,
+        blocks: Blocks | None,
+    ) -> tuple[Work, Blocks | None, _Notes]:
+        """The work of moving the chunks, the blocks in which they are moved, and a note about two passes."""
+        if blocks is None:
+            memory = memory_of_pairs(source, destination, self.buffers) if route.name != "stay" else None
+            return work_of(source, destination, route, inventory, None, memory=memory), None, ()
+        if self.listing:
+            from .two_passes import passes_note, two_passes, work_of_passes
+
+            passes = two_passes(
+                source, destination, blocks, self.budget, path, buffers=self.buffers, sharing=self.sharing
+            )
+            if passes is not None:
+                work = work_of_passes(passes, source, destination, route, inventory)
+                return work, passes.second, (passes_note(passes, blocks).at(node=path),)
+        return work_of(source, destination, route, inventory, blocks, memory=blocks.memory), blocks, ()
 
     def attributes(self, node: Node, change: Change, recipe: ArrayRecipe) -> tuple[JSONObject, _Notes]:
         """The attributes of a node's result, and notes about them."""
@@ -225,45 +233,50 @@ class ArrayPlanner:
         route = route_between(source, destination, same_place=self.in_place, drop_empty=recipe.drop_empty)
         return route, choose_blocks(source, destination, self.budget, self.buffers, sharing=self.sharing)
 
-    def _chunk_problems(
-        self,
-        node: ArrayNode,
-        source: Layout,
-        inventory: Inventory,
-        route: Route,
-        recipe: ArrayRecipe,
-        key: str | None,
+    def _source_problems(
+        self, node: ArrayNode, source: Layout, inventory: Inventory, route: Route, recipe: ArrayRecipe
     ) -> list[Problem]:
-        """Problems found in the chunks themselves."""
-        if not len(inventory.indexes):
-            return []
+        """Problems found in the listing of the chunks, and in the first of them."""
+        problems = _inventory_problems(node, source, inventory)
+        if node.fill_is_zero and recipe.zero_fill is None:
+            problems.extend(_zero_fill_problems(node, source, inventory))
+        if len(inventory.indexes):
+            problems.extend(self._chunk_problems(node, source, inventory, route, recipe))
+        return problems
+
+    def _chunk_problems(
+        self, node: ArrayNode, source: Layout, inventory: Inventory, route: Route, recipe: ArrayRecipe
+    ) -> list[Problem]:
+        path, storage, stays = node.path, self.storage, route.name == "stay"
         problems: list[Problem] = []
-        stays = route.name == "stay"
-        if (shards := shard_problem(node.path, self.storage, source, inventory, always=stays)) is not None:
-            return [shards]
-        if stays:
-            problems.extend(block_problems(node.path, self.storage, source, inventory))
-        elif (other := mode_problem(node.path, self.storage, source, inventory)) is not None:
-            problems.append(other)
+        if isinstance(source.frame, N5Blocks):
+            from .n5_checks import n5_problems  # most archives have no such blocks
+
+            problems.extend(n5_problems(path, storage, source, inventory, stays=stays))
         for name, large in size_problems(source, inventory):
-            problems.append(large.at(node=node.path, key=source.prefix(node.path) + name))
+            problems.append(large.at(node=path, key=source.prefix(path) + name))
         if problems:
             return problems
-        size = self._exact_size(source)
-        if (wrong := memory_problem(source, inventory) or fit_problem(source, inventory)) is not None:
-            problems.append(wrong.at(node=node.path, key=key))
-        elif (wrong := damage_problem(node.path, self.storage, source, inventory, size)) is not None:
+        wrong = memory_problem(source, inventory) or fit_problem(source, inventory)
+        if wrong is not None:
+            problems.append(wrong.at(node=path, key=_document_key(node)))
+        elif (
+            wrong := damage_problem(path, storage, source, inventory, self._exact_size(source))
+        ) is not None:
             problems.append(wrong)
         elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":
-            other = object_problem(node.path, self.storage, source, inventory)
+            other = object_problem(path, storage, source, inventory)
             problems.extend([] if other is None else [other])
-        trailing = self._trailing.problem(node.path, source, inventory, stay=stays)
+        trailing = self._trailing.problem(path, source, inventory, stay=stays)
         return problems if trailing is None else [*problems, trailing]
 
 
-def _zero_fill_problems(
-    node: ArrayNode, source: Layout, inventory: Inventory, key: str | None
-) -> list[Problem]:
+def _document_key(node: ArrayNode) -> str | None:
+    """The key of the array's own document, which refusals concern: the first of its documents."""
+    return node.documents[0].key if node.documents else None
+
+
+def _zero_fill_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:
     """A refusal if the values of missing chunks depend on what the fill value 0 of text means."""
     missing = source.objects.total - len(inventory.indexes)
     if not missing:
@@ -272,7 +285,7 @@ def _zero_fill_problems(
         Problem(
             kind="fill",
             node=node.path,
-            key=key,
+            key=_document_key(node),
             message=f"the fill value 0 of text is ambiguous, and is the value of {missing} missing chunks"
             if inventory.certain
             else "the fill value 0 of text is ambiguous, and missing chunks cannot be told from others here",

@@ -1,4 +1,4 @@
-"""Checks during planning that need the chunks themselves.
+"""Checks during planning that need the chunks themselves, and advice on chunks that cannot be decoded.
 
 Arrays of objects become text only if every value is a str, which only a chunk can show. Chunks larger than
 this machine's memory can be neither decoded nor verified. Both are reported in the plan rather than in the
@@ -21,7 +21,15 @@ from typing import Final
 
 import numpy as np
 
-from zarrstack.core.errors import CastError, ChunkError, MetadataError, Problem, ZarrstackError
+from zarrstack.core.errors import (
+    CastError,
+    ChunkError,
+    MetadataError,
+    Problem,
+    StorageError,
+    UnsupportedError,
+    ZarrstackError,
+)
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.decoder import object_bound, object_decoder
@@ -31,11 +39,13 @@ from ..core.codecs.blosc import HEADER_BYTES, trailing_bytes
 from ..core.codecs.pipeline import Pipeline
 from ..core.data_types.compare import part_of
 from ..core.data_types.object_values import to_strings
-from ..core.grid.frames import Shards
+from ..core.data_types.v3 import DataType
+from ..core.git_pointers import LOOKED_AT, pointer
+from ..core.grid.frames import N5Blocks, Shards
+from ..core.n5.blocks import has_shard_index
 from ..core.problems import note, refusal
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
-from .chunk_advice import with_advice
 
 _ANY_VALUES: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
 """Object codecs for values of any kind, unlike those of variable-length text and bytes."""
@@ -47,6 +57,26 @@ _COPIES: Final = 4
 """Maximum number of copies of a chunk in memory: decoded, encoded and read back, in two threads."""
 _OBJECT_BYTES: Final = 64
 """Minimum memory in bytes of one str or bytes (CPython 3.11: 49 and 33, and the reference)."""
+_ALWAYS: Final = 256 << 20
+"""Size of a chunk in bytes that is always accepted."""
+_TAKEN_FOR: Final = 8 << 30
+"""Assumed memory in bytes of a machine that does not provide it."""
+_TRIED: Final = 4
+"""Number of arrays of a store that are checked if none has such bytes."""
+_RESTORE: Final = "Restore the chunk from a backup and resume, or exclude the array with --exclude."
+_AGAIN: Final = (
+    "It may have been truncated in transfer: resume reads it again. If that fails, restore the chunk from a "
+    "backup and resume, or exclude the array with --exclude."
+)
+_CHARACTERS: Final = (
+    "The chunk has one byte per character, as written by netcdf-c 4.9.0 for <U1: set dtype to |S1 in "
+    ".zarray, and migrate again."
+)
+_CHARACTER: Final = DataType.from_numpy(np.dtype("S1"))
+_ENDS: Final = 256 << 10
+"""Bytes at each end of an object in which the index of a shard is looked for."""
+_UCS4: Final = 4
+"""Bytes of a character in `<U1`."""
 
 
 def object_problem(path: str, storage: Storage, source: Layout, inventory: Inventory) -> Problem | None:
@@ -160,14 +190,6 @@ def memory_problem(source: Layout, inventory: Inventory) -> Problem | None:
     )
 
 
-_ALWAYS: Final = 256 << 20
-"""Size of a chunk in bytes that is always accepted."""
-
-
-_TAKEN_FOR: Final = 8 << 30
-"""Assumed memory in bytes of a machine that does not provide it."""
-
-
 def machine_memory() -> int:
     """Memory available to a process in bytes: the machine's, or its control group's if less."""
     limits = [_TAKEN_FOR]
@@ -181,10 +203,6 @@ def machine_memory() -> int:
         except (OSError, ValueError):  # no such control group, or "max"
             continue
     return min(limits)
-
-
-_TRIED: Final = 4
-"""Number of arrays of a store that are checked if none has such bytes."""
 
 
 class TrailingBytes:
@@ -229,3 +247,81 @@ class TrailingBytes:
         head = self._storage.get_part(key, 0, HEADER_BYTES)
         size = self._storage.size(key) if inventory.sizes is None else int(inventory.sizes[0])
         return 0 if head is None or size is None else trailing_bytes(head, size)
+
+
+def with_advice(problem: Problem, source: Storage, layout: Layout) -> Problem:
+    """The problem of a failed array, with advice if it concerns a chunk of the source."""
+    explanation = explain_pointer(problem, source)
+    if explanation.kind != "chunk" or explanation.advice is not None:
+        return explanation
+    if isinstance(layout.frame, N5Blocks) and explanation.key is not None:
+        shard = _shard(explanation.key, source)
+        if shard is not None:
+            return shard.at(node=explanation.node, key=explanation.key).problem
+    if _of_bytes(explanation.key, source, layout):
+        return replace(explanation, advice=_CHARACTERS)
+    return replace(explanation, advice=_RESTORE if source.requests is None else _AGAIN)
+
+
+def shard_at(key: str, source: Storage) -> UnsupportedError | None:
+    """The error for an object that is a shard, not an N5 block; else None. Raises StorageError."""
+    size = source.size(key)
+    if size is None:
+        return None
+    head, tail = (source.get_part(key, start, _ENDS) or b"" for start in (0, max(size - _ENDS, 0)))
+    if not has_shard_index(head, tail, size):
+        return None
+    return UnsupportedError(
+        "shards are stored in the place of N5 blocks, and attributes.json does not state their shape",
+        found="the index of a shard, as Java's n5 4.0 writes it",
+        expected="blocks",
+        advice="Copy the dataset with the Java program that wrote it and its DatasetAttributes to one "
+        "without shards: docs/howto/n5.md, Shards. Or leave it out with --exclude.",
+    )
+
+
+def _shard(key: str, source: Storage) -> UnsupportedError | None:
+    try:
+        return shard_at(key, source)
+    except StorageError:
+        return None
+
+
+def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
+    """Whether an object that is not a `<U1` chunk is one of single-byte characters."""
+    kind = layout.data_type
+    if key is None or layout.frame is not None or kind.name != "fixed_length_utf32" or kind.itemsize != _UCS4:
+        return False
+    try:
+        data = source.get(key, object_bound(layout))
+        if data is None:
+            return False
+        object_decoder(replace(layout, data_type=_CHARACTER, fill_value="")).decode(data)
+    except ZarrstackError:
+        return False
+    return True
+
+
+def explain_pointer(problem: Problem, source: Storage) -> Problem:
+    """The problem of a chunk, or the one of a Git LFS or git-annex pointer stored in its place."""
+    if problem.kind != "chunk" or problem.key is None:
+        return problem
+    try:
+        start = source.get_part(problem.key, 0, LOOKED_AT)
+    except StorageError:
+        return problem
+    error = None if start is None else not_fetched(start)
+    return problem if error is None else error.at(node=problem.node, key=problem.key).problem
+
+
+def not_fetched(data: bytes) -> ChunkError | None:
+    """The error for an object that is such a pointer; else None."""
+    match = pointer(data)
+    if match is None:
+        return None
+    return ChunkError(
+        f"{match.what} is stored in the place of a chunk",
+        found=match.found,
+        expected="the chunk itself",
+        advice=match.advice,
+    )

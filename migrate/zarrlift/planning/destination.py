@@ -108,7 +108,7 @@ def _kept_bytes_notes(source: Layout, *, in_place: bool) -> Iterable[Problem]:
     """Notes about stored bytes that are kept."""
     if not in_place or not isinstance(source.frame, N5Blocks):
         return (*keep_problems(source.chain, source.data_type, _KEPT_ADVICE), *_packages(source.chain))
-    from .n5_in_place import in_place_problems, require_codec
+    from .n5_checks import in_place_problems, require_codec
 
     require_codec()
     return in_place_problems(source)

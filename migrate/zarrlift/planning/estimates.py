@@ -1,7 +1,8 @@
-"""The figures of a plan: what is read and written, how often, and the division into tasks."""
+"""The work that a plan takes: what is read and written, how often, and the division into tasks."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +13,8 @@ from ..archive.nodes import Layout
 from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
 from ..core.grid.overlap import touched, touches
-from .regrid.blocks import Blocks, block_bounds
-from .routes import Route
+from .blocks import Blocks, block_bounds
+from .routes import IntermediateArray, Route
 
 if TYPE_CHECKING:
     from .plans import Plan
@@ -22,47 +23,73 @@ DENSE: Final = 4
 """Typical ratio of decoded to encoded bytes; used only for figures marked as estimates."""
 
 
-def figures(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The work of moving an array's chunks; the members are those of an `ArrayPlan`."""
+
+    bytes_in: int
+    bytes_out: int
+    bytes_out_known: bool
+    bounds: tuple[int, ...]
+    times_read: float
+    reads: int
+    objects_out: int
+    memory: int | None
+    between: IntermediateArray | None = None
+
+
+def work_of(
     source: Layout,
     destination: Layout,
     route: Route,
-    bytes_in: int,
     inventory: Inventory,
     blocks: Blocks | None,
     *,
+    memory: int | None,
     decoded: bool = False,
-) -> dict[str, Any]:
-    """The work figures of an `ArrayPlan`, by field name.
+) -> Work:
+    """The work of one pass over an array's chunks.
 
-    `decoded`: what is read is an intermediate array, which is hardly compressed.
+    `memory` is that of one worker. `decoded`: what is read is an intermediate array, which is hardly
+    compressed.
     """
-    indexes = inventory.indexes
-    stays = route.name == "stay"
+    indexes, bytes_in = inventory.indexes, inventory.total_bytes
+    if bytes_in is None:
+        bytes_in = len(indexes) * prod(source.chunk_shape) * (source.data_type.itemsize or 32) // DENSE
+    if route.name == "stay":
+        return Work(
+            bytes_in=bytes_in,
+            bytes_out=0,
+            bytes_out_known=inventory.sizes is not None,
+            bounds=(),
+            times_read=1.0,
+            reads=len(indexes),
+            objects_out=0,
+            memory=memory,
+        )
     reads, times, objects = len(indexes), 1.0, len(indexes)
-    if blocks is not None:
+    written = 0
+    if decoded or (route.name not in ("relink", "reframe") and not _compresses(destination)):
+        written = prod(destination.object_shape if blocks is None else blocks.shape) * destination.item_bytes
+    if blocks is None:
+        bounds = task_bounds(inventory, prod(source.object_shape) * source.item_bytes, written)
+    else:
         held = Grid(source.shape, blocks.decoded_once)
         reads, times = int(touches(indexes, source.objects, held).sum()), blocks.times_read
         if reads and times > 1 and source.frame is None:
             times = reads / len(indexes)  # of the existing chunks, which may be few
         objects = len(touched(indexes, source.objects, destination.objects))
-    bounds: tuple[int, ...] = ()
-    if not stays:
-        written = 0
-        if decoded or (route.name not in ("relink", "reframe") and not _compresses(destination)):
-            unit = destination.object_shape if blocks is None else blocks.shape
-            written = prod(unit) * destination.item_bytes
-        if blocks is None:
-            bounds = task_bounds(inventory, prod(source.object_shape) * source.item_bytes, written)
-        else:
-            bounds = block_bounds(inventory, source, blocks, bytes_in, written)
-    return {
-        "bytes_out": 0 if stays else _bytes_out(source, destination, route, bytes_in, inventory, objects),
-        "bytes_out_known": inventory.sizes is not None and (stays or route.name == "relink"),
-        "bounds": bounds,
-        "times_read": times,
-        "reads": reads,
-        "objects_out": 0 if stays else objects,
-    }
+        bounds = block_bounds(inventory, source, blocks, bytes_in, written)
+    return Work(
+        bytes_in=bytes_in,
+        bytes_out=_bytes_out(source, destination, route, bytes_in, inventory, objects),
+        bytes_out_known=inventory.sizes is not None and route.name == "relink",
+        bounds=bounds,
+        times_read=times,
+        reads=reads,
+        objects_out=objects,
+        memory=memory,
+    )
 
 
 def plan_totals(plan: Plan) -> dict[str, Any]:

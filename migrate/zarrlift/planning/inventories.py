@@ -1,15 +1,30 @@
-"""The inventories made for a plan: in memory, or in the file of a job, where a resume finds them."""
+"""The inventories made for a plan: in memory, or in the file of a job, where a resume finds them.
+
+`SourceInventory` lists the chunks of planned arrays again, in the same way as for the plan.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
 
-from ..archive.chunk_inventory import Inventory
+import numpy as np
+
+from ..archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ..archive.inventory_file import InventoryFile
-from ..archive.nodes import ArrayNode, SourceDocument
+from ..archive.nodes import ArrayNode, Layout, SourceDocument
+from ..core.node_paths import names_below
+from ..storage.base import Storage
 from ..storage.versions import Timestamp
-from .plans import ArrayPlan
+from .plans import ArrayPlan, Plan
+
+_BLOCK: Final = 1 << 20
+"""Rows compared at once."""
+_NAMED: Final = 3
+"""Keys named for each kind of change."""
 
 
 def digest(content: bytes) -> str:
@@ -86,3 +101,101 @@ class Inventories:
         """Close the file; inventories in use remain valid."""
         if self._file is not None:
             self._file.close()
+
+
+class SourceInventory:
+    """Lists arrays of one plan; the fingerprints are comparable with those in the plan."""
+
+    def __init__(self, plan: Plan, source: Storage) -> None:
+        self._plan = plan
+        self._source = source
+
+    def __call__(self, array: ArrayPlan) -> Inventory:
+        """The chunks that exist now; StorageError."""
+        return take_inventory(
+            self._source,
+            array.path,
+            array.source,
+            children=self._below.get(array.path, frozenset()),
+            follow_links=self._plan.reading.follow_links,
+        )
+
+    @cached_property
+    def _below(self) -> dict[str, frozenset[str]]:
+        return names_below(node.path for node in self._plan.nodes)
+
+
+class _Changed:
+    """The number of objects with one kind of change, and the first of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[int] = []
+
+    def add(self, indexes: Indexes) -> None:
+        self.count += len(indexes)
+        self.first += indexes[: _NAMED - len(self.first)].tolist()
+
+
+def changed_keys(array: ArrayPlan, before: Inventory, now: Inventory, earlier: Layout | None = None) -> str:
+    """The number of objects that were rewritten, added and deleted, with the first keys of each.
+
+    `earlier` is the layout of `before`, if the shape of the array may have changed; the result is empty if
+    the chunks or their keys have, too.
+    """
+    layout = array.source
+    outside = _Changed()
+    if earlier is not None and (earlier.object_shape, earlier.keys) != (layout.object_shape, layout.keys):
+        return ""
+    if earlier is not None and earlier.objects.counts != layout.objects.counts:
+        indexes = layout.objects.indices_of(earlier.objects.coordinates_of(before.indexes))
+        inside = indexes >= 0
+        outside.add(before.indexes[~inside])
+        before = replace(
+            before,
+            indexes=indexes[inside],
+            sizes=None if before.sizes is None else before.sizes[inside],
+            versions=None if before.versions is None else before.versions[inside],
+        )
+    rewritten, added, deleted = _changes(before, now)
+    names = []
+    for kind, parts in (
+        ("rewritten", [(layout, rewritten)]),
+        ("added", [(layout, added)]),
+        ("deleted", [(layout, deleted), (earlier or layout, outside)]),
+    ):
+        count = sum(changed.count for _, changed in parts)
+        keys = [
+            grid.key(array.path, grid.objects.coordinates(index))
+            for grid, changed in parts
+            for index in changed.first
+        ][:_NAMED]
+        if count:
+            more = "" if count == len(keys) else ", ..."
+            names.append(f"{count} {kind} ({', '.join(keys)}{more})")
+    return "; ".join(names)
+
+
+def _changes(before: Inventory, now: Inventory) -> tuple[_Changed, _Changed, _Changed]:
+    """The objects that were rewritten, added and deleted, compared in blocks."""
+    rewritten, added, deleted = _Changed(), _Changed(), _Changed()
+    bounds = [*before.indexes[_BLOCK::_BLOCK].tolist(), None]
+    starts = [0, 0]
+    for bound in bounds:
+        ends = [
+            len(each.indexes) if bound is None else int(each.indexes.searchsorted(bound))
+            for each in (before, now)
+        ]
+        old, new = (slice(start, end) for start, end in zip(starts, ends, strict=True))
+        starts = ends
+        in_both = np.isin(before.indexes[old], now.indexes[new], assume_unique=True)
+        now_in_both = np.isin(now.indexes[new], before.indexes[old], assume_unique=True)
+        deleted.add(before.indexes[old][~in_both])
+        added.add(now.indexes[new][~now_in_both])
+        same = before.indexes[old][in_both]
+        differ = np.zeros(len(same), bool)
+        for first, second in ((before.sizes, now.sizes), (before.versions, now.versions)):
+            if first is not None and second is not None:
+                differ |= first[old][in_both] != second[new][now_in_both]
+        rewritten.add(same[differ])
+    return rewritten, added, deleted

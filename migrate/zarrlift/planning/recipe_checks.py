@@ -1,20 +1,33 @@
-"""Checks of a recipe that are the same for every array: options that exclude each other."""
+"""Refuses recipes: options that exclude each other, and options that no array of a plan takes.
+
+Options that only say what to do with values that may occur, such as `--set objects=json`, are not requests:
+they apply where there are such values. What some arrays do not take is a warning of each of those arrays. So
+is what zarrlift leaves out for a reason of its own, such as shards of data types that zarr-python cannot read
+there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from zarrstack.core.errors import UsageError
 
+from ..core.grid.frames import Shards
 from ..recipe.changes import ARRAY_OPTIONS
-from ..recipe.options import flag_of
+from ..recipe.options import Format, flag_of
 from ..recipe.parsing import conventions_text
-from ..recipe.recipe import ArrayRecipe
+from ..recipe.recipe import ArrayRecipe, Recipe, matches
+from .plans import ArrayPlan, Plan
 
 _LEAVE_PAYLOADS: Final = frozenset(
     {"--codecs", "--set key-encoding", "--shards", "--set shard-index", "--set shard-index-location"}
 )
 """Options that do not change the stored bytes of chunks."""
+_NAMED: Final = 3
+"""Reasons that the error names."""
+_MAY_HAVE_SHARDS: Final[frozenset[Format]] = frozenset({"zarr3", "zarr3-draft"})
+"""Formats whose arrays keep their shards: the options of a shard's index apply wherever there are any."""
 
 
 def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
@@ -66,3 +79,94 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
             found="--set endian or order in addition",
             advice="Omit them.",
         )
+
+
+def refuse_unapplied(plan: Plan) -> None:
+    """Raise UsageError if the recipe requests something that no array of the plan takes."""
+    if any(refusal.kind == "array" for refusal in plan.refusals):
+        return  # those arrays might take it
+    options, reasons = [], []
+    for text, causes in _unapplied(plan):
+        options.append(text)
+        reasons += causes
+    if options:
+        unique = list(dict.fromkeys(reasons))
+        more = f", and {len(unique) - _NAMED} more" if len(unique) > _NAMED else ""
+        raise UsageError(
+            f"no array takes {' or '.join(options)}",
+            found=", ".join(unique[:_NAMED]) + more,
+            expected="an option that at least one array takes",
+            advice="Change or omit it; in a recipe, it can be set by path.",
+        )
+
+
+def _unapplied(plan: Plan) -> Iterator[tuple[str, list[str]]]:
+    """Each option that no array takes, and why the arrays do not."""
+    for glob, name, value in _requests(plan.recipe):
+        text = _text(glob, name, value)
+        if name == "multiscale":
+            if plan.format != "n5":
+                yield text, [f"format {plan.format}"]
+            continue
+        if _REASONS[name] is _shard_index and plan.format in _MAY_HAVE_SHARDS:
+            continue
+        causes = [
+            _REASONS[name](array, recipe)
+            for array in plan.arrays
+            if getattr(recipe := plan.recipe.for_array(array.path), name) == value
+            and (glob is None or matches(glob, array.path))
+        ]
+        if causes and None not in causes:
+            yield text, [reason for reason in causes if reason is not None]
+
+
+def _requests(recipe: Recipe) -> Iterator[tuple[str | None, str, object]]:
+    """(glob of a section or None, field, value) of everything that is requested."""
+    names = (*_REASONS, "multiscale")
+    for name in names:
+        value = getattr(recipe.base, name)
+        if value != getattr(ArrayRecipe, name):
+            yield None, name, value
+    for glob, changes in recipe.sections:
+        for name, value in changes:
+            if name in names and value != getattr(ArrayRecipe, name):
+                yield glob, name, value
+
+
+def _text(glob: str | None, name: str, value: object) -> str:
+    """The option as it was given."""
+    as_json = ArrayRecipe(**{name: value}).to_json()[name]  # type: ignore[arg-type]
+    if glob is not None:
+        return f"{name} = {as_json!r} of {glob!r}"
+    if name == "casting":  # two flags of the command line
+        return f"{name} = {as_json!r}"
+    row = ARRAY_OPTIONS[name]
+    return f"{flag_of(name, row)}{'=' if row.rare else ' '}{as_json}"
+
+
+def _axes(array: ArrayPlan, lengths: object) -> str | None:
+    shape = array.source.shape
+    if not isinstance(lengths, tuple) or len(lengths) == len(shape):
+        return None
+    return f"{len(shape)} {'axis' if len(shape) == 1 else 'axes'} (/{array.path})"
+
+
+def _shard_index(array: ArrayPlan, recipe: ArrayRecipe) -> str | None:
+    """Why there is no index; None if shards were requested, though the array has none."""
+    if recipe.shards is not None or isinstance(array.destination.frame, Shards):
+        return None
+    return f"no shards (/{array.path})"
+
+
+def _casting(array: ArrayPlan, recipe: ArrayRecipe) -> str | None:
+    return None if recipe.dtype is not None else f"no --dtype (/{array.path})"
+
+
+_REASONS: Final[Mapping[str, Callable[[ArrayPlan, ArrayRecipe], str | None]]] = {
+    "chunks": lambda array, recipe: _axes(array, recipe.chunks),
+    "shards": lambda array, recipe: _axes(array, recipe.shards),
+    "shard_index": _shard_index,
+    "shard_index_location": _shard_index,
+    "casting": _casting,
+}
+"""Why an array does not take an option, by field of `ArrayRecipe`; None if it does."""

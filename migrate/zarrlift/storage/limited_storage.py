@@ -45,9 +45,7 @@ def is_document(key: str) -> bool:
     return name in METADATA or name.endswith(".json") or key.startswith("meta/")
 
 
-def limited(
-    storage: Storage, bucket: TokenBucket, clock: Clock, passed: Callable[[float], None]
-) -> Storage:
+def limited(storage: Storage, bucket: TokenBucket, clock: Clock, passed: Callable[[float], None]) -> Storage:
     """The storage, which shares the tokens of a bucket with others; `passed` receives numbers of bytes."""
     result = through(storage, [ChunkThrottle(bytes_per_second=bucket, clock=clock, passed=passed)])
     # A request that waits for the limit waits for no server; the storage below watches its own.

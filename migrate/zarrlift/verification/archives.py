@@ -19,7 +19,7 @@ from ..conventions.apply import ConventionChanges, apply_conventions
 from ..core.node_paths import names_below
 from ..core.problems import JoinedProblems, refusal
 from ..errors import VerificationError
-from ..planning.regrid.blocks import memory_budget
+from ..planning.blocks import memory_budget
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from ..storage.giving_up import Threads

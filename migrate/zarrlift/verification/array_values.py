@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from ..archive.chunk_inventory import Indexes
     from ..core.data_types.cast import Casting
-    from ..planning.regrid.boxes import Box
+    from ..planning.boxes import Box
 
 _BATCH_BYTES: Final = 16 << 20
 _MIN_BYTES: Final = 1 << 20
@@ -289,7 +289,7 @@ class ArrayValues:
 
         The regions consist of whole inner chunks of the result; None if no such region fits into memory.
         """
-        from ..planning.regrid.boxes import Candidates  # a sample does not need these
+        from ..planning.boxes import Candidates  # a sample does not need these
 
         target = replace(self.layout, chunk_shape=self._inner_chunk, frame=None)
         candidates = Candidates.of(self.layout, target)

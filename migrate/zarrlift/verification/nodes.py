@@ -23,7 +23,7 @@ from zarrstack.core.json_text import JSON, canonical
 from ..archive.nodes import ArrayNode, Layout, Node
 from ..conventions.base import Change
 from ..core.data_types.v3 import DataType
-from ..planning.chunk_advice import explain_pointer
+from ..planning.chunk_checks import explain_pointer
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from .array_values import ArrayValues, ComparedArray

@@ -15,7 +15,7 @@ from ..core.codecs.base import OBJECT_LIMIT, memory
 from ..core.json_document import document
 from ..core.node_paths import nearest
 from ..formats.describe import describe
-from ..planning.chunk_advice import not_fetched
+from ..planning.chunk_checks import not_fetched
 from ..planning.planner import make_plan
 from ..planning.zarr_json import consolidate
 from ..storage.local.files import ReadLimit

@@ -24,8 +24,8 @@ import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.planning import boxes
 from zarrlift.planning.plans import Plan
-from zarrlift.planning.regrid import boxes
 
 # Random Zarr v2 arrays, written by zarr-python, and random wishes about what becomes of them.
 

@@ -98,12 +98,14 @@ NOT_FOR_V2 = {
     "zarrlift.conventions.hdmf.arrays", "zarrlift.conventions.n5.pyramids", "zarrlift.formats.n5",
     "zarrlift.formats.zarr_v1", "zarrlift.formats.zarr_v3",
     "zarrlift.models",
-    "zarrlift.planning.n5_in_place", "zarrlift.recipe.toml_file", "zarrlift.storage.remote.zarr_store",
+    "zarrlift.planning.n5_checks", "zarrlift.recipe.toml_file", "zarrlift.storage.remote.zarr_store",
     "zarrlift.verification.before_publishing",
     "zarrlift.core.codecs.hdmf", "zarrlift.core.draft_v3.nodes",
 }  # fmt: skip
 """What a plain local archive of Zarr v2 is migrated without: each takes time at every start."""
-NOT_FOR_N5 = NOT_FOR_V2 - {"zarrlift.conventions.n5.pyramids", "zarrlift.formats.n5"}
+NOT_FOR_N5 = NOT_FOR_V2 - {
+    "zarrlift.conventions.n5.pyramids", "zarrlift.formats.n5", "zarrlift.planning.n5_checks",
+}  # fmt: skip
 
 
 def small_v2(path):

@@ -21,8 +21,8 @@ from zarrlift import ArrayRecipe, Recipe
 from zarrlift.cli import main
 from zarrlift.jobs.source_check import inventory_path
 from zarrlift.planning import planner
-from zarrlift.planning.regrid.blocks import BASE, available_cores
-from zarrlift.planning.regrid.boxes import Candidates
+from zarrlift.planning.blocks import BASE, available_cores
+from zarrlift.planning.boxes import Candidates
 
 icechunk.set_logs_filter("error")
 

@@ -24,7 +24,7 @@ from zarrlift.jobs import source_check
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
-from zarrlift.planning import source_inventory
+from zarrlift.planning import inventories
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.transfer.worker import Worker
 from zarrstack import Log, Retry, stack
@@ -276,9 +276,9 @@ def test_files_that_are_older_than_the_plan_are_not_looked_at_again_without_a_re
     monkeypatch.setattr(source_check, "_STEP", 0)
     before = values(source, 2)
     listed = []
-    take = source_inventory.take_inventory
+    take = inventories.take_inventory
     monkeypatch.setattr(
-        source_inventory,
+        inventories,
         "take_inventory",
         lambda *args, **more: listed.append(args[1]) or take(*args, **more),
     )

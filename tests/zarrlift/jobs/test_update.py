@@ -29,8 +29,8 @@ from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.opened_job import OpenJob
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.planning import planner
+from zarrlift.planning.blocks import BASE, available_cores
 from zarrlift.planning.plans import ArrayPlan
-from zarrlift.planning.regrid.blocks import BASE, available_cores
 
 
 def n5(path: Path) -> Path:

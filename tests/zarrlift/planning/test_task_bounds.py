@@ -15,7 +15,7 @@ from tests.support.documents import layout
 from zarrlift.archive.chunk_inventory import TASK_LIMIT, Inventory, task_bounds, task_bytes
 from zarrlift.core.grid.grid import Grid
 from zarrlift.core.grid.overlap import touching
-from zarrlift.planning.regrid.blocks import Blocks, block_bounds
+from zarrlift.planning.blocks import Blocks, block_bounds
 
 
 def listed(indexes: np.ndarray, sizes: np.ndarray | None) -> Inventory:

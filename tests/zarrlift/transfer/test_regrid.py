@@ -33,8 +33,8 @@ from tests.zarrlift.transfer.test_reframe import bits
 import zarrlift
 from zarrlift.jobs import process_tuning
 from zarrlift.jobs.executors import RunOptions, forks_for
-from zarrlift.planning.regrid import blocks
-from zarrlift.planning.regrid.boxes import Candidates
+from zarrlift.planning import blocks
+from zarrlift.planning.boxes import Candidates
 from zarrlift.transfer.events import Event, Planned, TaskDone
 from zarrlift.transfer.recode import InnerChunkConversion
 from zarrstack.core.errors import CastError, UsageError

@@ -25,8 +25,8 @@ from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
 from zarrlift.core.grid.grid import Grid
 from zarrlift.core.grid.overlap import touches
-from zarrlift.planning.regrid.blocks import Blocks, choose_blocks
-from zarrlift.planning.regrid.boxes import Box, Candidates
+from zarrlift.planning.blocks import Blocks, choose_blocks
+from zarrlift.planning.boxes import Box, Candidates
 from zarrlift.transfer.region_buffer import CarryOver, RegionBuffer
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 

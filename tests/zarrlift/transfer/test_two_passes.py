@@ -20,9 +20,8 @@ import zarrlift
 from zarrlift.jobs.array_states import RunArray
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
-from zarrlift.planning import planner
-from zarrlift.planning.regrid import two_passes
-from zarrlift.planning.regrid.blocks import BASE, Blocks, available_cores
+from zarrlift.planning import planner, two_passes
+from zarrlift.planning.blocks import BASE, Blocks, available_cores
 from zarrlift.storage.local.files import storage_error
 from zarrlift.storage.local.own_names import PASSES
 from zarrlift.storage.local.storage import LocalStorage

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from zarrstack.core.errors import Problem, ZarrstackError
 
 from ...errors import JobError
+from ...planning.blocks import available_cores, memory_budget
 from ...planning.plans import Plan
-from ...planning.regrid.blocks import available_cores, memory_budget
 from ...recipe.options import JobPlace, Moved, Places, Updating, values
 from ...storage.local.partial_files import sweep_partial
 from ...storage.open_storage import is_url, open_storage

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from zarrstack.core.errors import Problem, ZarrstackError
 
 from ...core.problems import any_refusal
-from ...planning.regrid.blocks import available_cores
+from ...planning.blocks import available_cores
 from ...recipe.options import Places
 from ...storage.giving_up import Stop
 from ...storage.open_storage import is_url

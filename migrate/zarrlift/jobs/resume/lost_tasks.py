@@ -24,10 +24,9 @@ from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
 from ...core.grid.grid import Grid
 from ...core.grid.overlap import touched
-from ...planning.inventories import Inventories
+from ...planning.blocks import available_cores
+from ...planning.inventories import Inventories, SourceInventory
 from ...planning.plans import ArrayPlan, Plan
-from ...planning.regrid.blocks import available_cores
-from ...planning.source_inventory import SourceInventory
 from ...storage.base import Storage
 from ...storage.giving_up import Threads
 from ...storage.local.owner_process import boot_id

@@ -24,8 +24,8 @@ from zarrstack.core.units import count_text
 
 from ...archive.chunk_inventory import Inventory, take_inventory
 from ...core.problems import warning
+from ...planning.inventories import SourceInventory
 from ...planning.plans import ArrayPlan, Plan
-from ...planning.source_inventory import SourceInventory
 from ...recipe.options import Places
 from ...storage.base import Storage
 from ...storage.giving_up import Threads

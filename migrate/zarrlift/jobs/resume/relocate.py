@@ -17,9 +17,8 @@ from ...archive.chunk_inventory import take_inventory
 from ...core.json_document import document
 from ...core.problems import command
 from ...errors import JobError
-from ...planning.inventories import digest
+from ...planning.inventories import SourceInventory, digest
 from ...planning.plans import Plan
-from ...planning.source_inventory import SourceInventory
 from ...recipe.options import (
     Moved,
     PathText,

@@ -15,9 +15,8 @@ from zarrstack.core.units import count_text
 
 from ...archive.chunk_inventory import Indexes, take_inventory
 from ...archive.inventory_file import InventoryFile
-from ...planning.inventories import Inventories
+from ...planning.inventories import Inventories, changed_keys
 from ...planning.plans import ArrayPlan, Plan, Planned, Refusal, taken_over
-from ...planning.source_inventory import changed_keys
 from ...storage.base import Storage
 from ...storage.remote.store_writer import writer_for
 from ...transfer.tasks import sweep

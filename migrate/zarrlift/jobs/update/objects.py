@@ -15,8 +15,7 @@ from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
 from ...core.grid.grid import Grid
 from ...core.grid.overlap import touched
-from ...planning.changes import Changes, Whole
-from ...planning.plans import ArrayPlan, Planned, Refusal
+from ...planning.plans import ArrayPlan, Changes, Planned, Refusal, Whole
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage, sync
 from ...storage.writer import at_destination

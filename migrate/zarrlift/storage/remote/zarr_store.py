@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..local.files import ReadLimit
     from .backend import Backend
 
+
 class StoreRequests:
     """Starts requests to a store, from any thread; each returns a future."""
 

@@ -184,8 +184,8 @@ def _be(asked: dict[str, Any], out: int, err: int) -> NoReturn:
 def _leave_little_memory() -> None:
     """So little that chunks change their shape in two passes, or in layers; no `--memory` is so small."""
     from zarrlift.planning import planner
-    from zarrlift.planning.regrid.blocks import BASE, available_cores
-    from zarrlift.planning.regrid.boxes import Candidates
+    from zarrlift.planning.blocks import BASE, available_cores
+    from zarrlift.planning.boxes import Candidates
     from zarrlift.transfer import blocks
 
     choose = Candidates.choose

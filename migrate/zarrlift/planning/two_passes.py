@@ -12,20 +12,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem
 
-from ...archive.chunk_inventory import Inventory
-from ...archive.nodes import Layout
-from ...core.chain.chain import Chain
-from ...core.codec_spec import CodecSpec
-from ...core.problems import note
-from ...storage.base import STORE_READ, STORE_WRITTEN
-from ...storage.local.own_names import PASSES
+from ..archive.chunk_inventory import Inventory
+from ..archive.nodes import Layout
+from ..core.chain.chain import Chain
+from ..core.codec_spec import CodecSpec
+from ..core.problems import note
+from ..storage.base import STORE_READ, STORE_WRITTEN
+from ..storage.local.own_names import PASSES
 from .blocks import BASE, Blocks, available_cores, block_bounds, choose_blocks
-from .intermediate import IntermediateArray
+from .estimates import Work, work_of
+from .routes import IntermediateArray, Route
 
 Shape = tuple[int, ...]
 
@@ -91,21 +92,21 @@ def two_passes(
     return best
 
 
-def pass_figures(passes: TwoPasses, source: Layout, inventory: Inventory, bytes_in: int) -> dict[str, Any]:
-    """The fields of an `ArrayPlan` that differ for two passes, by name."""
-    first = passes.first
+def work_of_passes(
+    passes: TwoPasses, source: Layout, destination: Layout, route: Route, inventory: Inventory
+) -> Work:
+    """The work of both passes; its bounds are those of the second."""
+    first, second = passes.first, passes.second
+    memory = max(first.memory or 0, second.memory or 0)
+    work = work_of(source, destination, route, inventory, second, memory=memory, decoded=True)
     between = IntermediateArray(
         layout=passes.between,
         block_shape=first.shape,
         buffer_shape=first.piece,
         sweep_shape=first.run,
-        bounds=block_bounds(inventory, source, first, bytes_in),
+        bounds=block_bounds(inventory, source, first, work.bytes_in),
     )
-    return {
-        "between": between,
-        "times_read": passes.times_read,
-        "memory": max(first.memory or 0, passes.second.memory or 0),
-    }
+    return replace(work, between=between, times_read=passes.times_read)
 
 
 def passes_note(passes: TwoPasses, one: Blocks) -> Problem:

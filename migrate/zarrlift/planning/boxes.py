@@ -15,9 +15,9 @@ from itertools import product
 from math import gcd, isqrt, lcm, prod
 from typing import Final, Self
 
-from ...archive.nodes import Layout
-from ...core.grid.frames import Shards
-from ...core.grid.overlap import cutting_order, times_read
+from ..archive.nodes import Layout
+from ..core.grid.frames import Shards
+from ..core.grid.overlap import cutting_order, times_read
 
 Shape = tuple[int, ...]
 

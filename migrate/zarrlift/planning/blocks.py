@@ -17,15 +17,15 @@ import numpy as np
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.shard_index import PAIR_BYTES
 
-from ...archive.chunk_inventory import Inventory, object_sizes, task_bytes, within_limit
-from ...archive.nodes import Layout
-from ...core.grid.frames import Shards
-from ...core.grid.grid import Grid
-from ...core.grid.overlap import gathered, touched
-from ...core.problems import refusal
-from ...storage.base import STORE_READ, STORE_WRITTEN, Storage
-from ...storage.local.storage import LocalStorage
-from ..chunk_checks import machine_memory
+from ..archive.chunk_inventory import Inventory, object_sizes, task_bytes, within_limit
+from ..archive.nodes import Layout
+from ..core.grid.frames import Shards
+from ..core.grid.grid import Grid
+from ..core.grid.overlap import gathered, touched
+from ..core.problems import refusal
+from ..storage.base import STORE_READ, STORE_WRITTEN, Storage
+from ..storage.local.storage import LocalStorage
+from .chunk_checks import machine_memory
 
 if TYPE_CHECKING:
     from .boxes import Box
