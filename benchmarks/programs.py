@@ -165,8 +165,8 @@ def codecs_only(source: str, result: str, work: Work) -> None:  # noqa: ARG001
 
     Nothing is written; `result` is not touched. Start-up and reading are part of it.
     """
-    from zarrlift.archive.decoder import object_decoder
     from zarrlift.archive.nodes import ArrayNode
+    from zarrlift.archive.shard_reader import chunk_reader
     from zarrlift.core.chain.chain import Chain
     from zarrlift.core.codecs.pipeline import Pipeline
     from zarrlift.formats.describe import describe
@@ -176,7 +176,7 @@ def codecs_only(source: str, result: str, work: Work) -> None:  # noqa: ARG001
     node = describe(storage).nodes[0]
     assert isinstance(node, ArrayNode)
     assert node.layout is not None
-    decoder = object_decoder(node.layout)
+    reader = chunk_reader(storage, "", node.layout)
     chain = Chain.from_json(work["codecs"])
     writer = Pipeline(chain, node.layout.chunk_shape, node.layout.data_type)
     # The header of a whole block: mode, rank, shape with the first axis last.
@@ -187,7 +187,7 @@ def codecs_only(source: str, result: str, work: Work) -> None:  # noqa: ARG001
         data = storage.get(key)
         if data is None or (work.get("only_cut") and bytes(data[: len(whole)]) == whole):
             return 0
-        return len(writer.encode(decoder.decode(data)))
+        return sum(len(writer.encode(reader.decode(chunk))) for chunk in reader.split(0, data))
 
     grid = node.layout.grid
     with ThreadPoolExecutor(2) as pool:

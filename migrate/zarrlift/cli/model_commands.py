@@ -51,10 +51,10 @@ def show(given: Given) -> Answer:
         raise usage("the model is too deep for --json", expected="no --json: the model is JSON itself")
 
     def text() -> Iterable[b.Block]:
-        from ..models.text import lines
+        from ..models.zom import text_lines
 
         _print_problems(result.problems)
-        return plain(lines(model) if whole else [json.dumps(model, ensure_ascii=False, indent=2)])
+        return plain(text_lines(model) if whole else [json.dumps(model, ensure_ascii=False, indent=2)])
 
     problems = [problem.to_json() for problem in result.problems]
     return Answer(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..recipe.options import Describing, Reading, SourceOptions
 from ..recipe.signatures import given
 from ..storage.local.files import ReadLimit
-from ..storage.open_storage import open_storage
-from ..transfer.blocks import Place
+from ..storage.open_storage import Place, open_storage
 
 if TYPE_CHECKING:
     from ..archive.nodes import Archive

@@ -31,7 +31,7 @@ from ..recipe.options import (
 )
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit, given
-from ..transfer.blocks import Place
+from ..storage.open_storage import Place
 from .archive_run import ArchiveRequest, migrate_archive
 from .executors import RunOptions
 from .ledger.job_places import job_path

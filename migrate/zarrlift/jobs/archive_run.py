@@ -22,8 +22,8 @@ from ..planning.recipe_checks import refuse_unapplied
 from ..recipe.options import JobPlace, Places, Request
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import given
+from ..storage.open_storage import Place
 from ..storage.transformer_stack import without_layers
-from ..transfer.blocks import Place
 from .checks import checks_for
 from .claim import Claim, claimed
 from .endpoints import Endpoints

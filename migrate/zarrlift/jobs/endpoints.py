@@ -21,9 +21,8 @@ from ..storage.bandwidth import Bandwidth
 from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
-from ..storage.open_storage import is_url, open_storage
+from ..storage.open_storage import Place, is_url, open_storage
 from ..storage.transformer_stack import with_layers, without_layers
-from ..transfer.blocks import Place
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .executors import RunOptions, out_of_reach

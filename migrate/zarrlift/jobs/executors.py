@@ -20,8 +20,14 @@ from ..storage.base import Storage
 from ..storage.giving_up import Stop
 from ..storage.local.storage import LocalStorage
 from ..storage.unanswered import read_from
-from ..transfer.executors.choice import check_choice, in_process, on_this_machine, open_engine
-from ..transfer.executors.engine import Engine, SharedEngine
+from ..transfer.executors.engine import (
+    Engine,
+    SharedEngine,
+    check_choice,
+    in_process,
+    on_this_machine,
+    open_engine,
+)
 from ..transfer.executors.process_pool import ProcessPool
 from ..transfer.tasks import Task
 from ..transfer.worker import Worker, WorkerSpec, give_up, move, sent

@@ -28,9 +28,8 @@ from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit, given
 from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
-from ..storage.open_storage import open_storage
+from ..storage.open_storage import Place, open_storage
 from ..storage.transformer_stack import with_layers
-from ..transfer.blocks import Place
 from ..transfer.worker import WorkerSpec, give_up, sent
 from ..verification.archives import VerificationReport, verify_archives
 from ..verification.listed_objects import Listings

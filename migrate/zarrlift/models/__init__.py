@@ -16,10 +16,9 @@ from zarrstack.base.lazy import loader
 if TYPE_CHECKING:
     from .creation import create
     from .differences import Difference
-    from .functions import diff, schema, show, validate
+    from .functions import diff, schema, show, to_pydantic, validate
     from .hierarchy import Hierarchy
     from .model_storage import consolidated
-    from .pydantic_types import to_pydantic
     from .requirement import Requirement, load
     from .zom import flatten, unflatten
 
@@ -34,7 +33,7 @@ _HOMES = {
     "load": "requirement",
     "schema": "functions",
     "show": "functions",
-    "to_pydantic": "pydantic_types",
+    "to_pydantic": "functions",
     "unflatten": "zom",
     "validate": "functions",
 }

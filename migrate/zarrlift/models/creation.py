@@ -27,10 +27,9 @@ from ..formats.describe import describe
 from ..storage.base import Storage
 from ..storage.local.own_names import MODEL, directory_of
 from ..storage.local.storage import LocalStorage
-from ..storage.open_storage import open_storage
+from ..storage.open_storage import Place, open_storage
 from ..storage.remote.store_writer import writer_for
 from ..storage.writer import Writer
-from ..transfer.blocks import Place
 from .functions import Modelled, show
 from .model_storage import ModelStorage, consolidated, node_documents
 from .zom import Flat, flatten, format_of, is_group

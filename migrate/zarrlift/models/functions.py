@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.json_text import JSONObject
 
 from ..formats.describe import open_source
@@ -15,8 +15,7 @@ from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit
 from ..storage.local.files import is_file
-from ..storage.open_storage import is_url
-from ..transfer.blocks import Place
+from ..storage.open_storage import Place, is_url
 from .differences import Difference, differences
 from .hierarchy import (
     STANDARD_INPUT,
@@ -28,8 +27,8 @@ from .hierarchy import (
     read_model,
 )
 from .requirement import Requirement, load
-from .schemas import format_schema, hierarchy_schema
-from .zom import FormatNumber
+from .schemas import format_schema, hierarchy_schema, library
+from .zom import FormatNumber, copied, format_of, is_group
 
 if TYPE_CHECKING:
     from zarr import Array, Group
@@ -183,3 +182,34 @@ def diff(
     if (one.format == "zarr2") != (other.format == "zarr2"):
         one, other = in_v3_terms(one), in_v3_terms(other)
     return tuple(differences(one.model, other.model, ignore=ignore))
+
+
+def to_pydantic(model: JSONObject) -> Any:
+    """The `model` as pydantic-zarr's `GroupSpec` or `ArraySpec` of its Zarr format.
+
+    `model_dump(mode="json")` of the result is a model again. A v2 array without a `dimension_separator` gets
+    the specification's default, ".", for which pydantic-zarr takes "/".
+
+    Raises
+    ------
+    MetadataError
+        If this is not a model, or if pydantic-zarr does not accept it.
+    UsageError
+        If pydantic-zarr is not installed.
+
+    Examples
+    --------
+    >>> spec = zarrlift.models.to_pydantic(zarrlift.models.show("ocean.zarr").model)
+    >>> spec.members["lat"].shape
+    (90,)
+    """
+    whole = checked_model(model, "the model").model
+    number = format_of(whole)
+    if number == 2:
+        whole = copied(whole, lambda node: is_group(node) or node.setdefault("dimension_separator", "."))
+    module = library(f"pydantic_zarr.v{number}", "a model of pydantic-zarr")
+    kind: Any = module.GroupSpec if is_group(whole) else module.ArraySpec
+    try:
+        return kind.model_validate(whole)
+    except ValueError as error:
+        raise MetadataError("pydantic-zarr does not accept the model", found=str(error)) from error

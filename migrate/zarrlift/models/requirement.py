@@ -13,8 +13,7 @@ from ..planning.plans import Plan
 from ..recipe.recipe import RequiredModel
 from .differences import Difference, differences
 from .hierarchy import checked_model, parse_json, read_file
-from .json_schema import Schema
-from .schemas import hierarchy_schema
+from .schemas import Schema, hierarchy_schema
 from .zom import format_of, unflatten
 
 _SCHEMA_WORDS = frozenset(

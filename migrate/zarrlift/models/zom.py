@@ -9,6 +9,7 @@ The functions do not recurse, because the depth of a model is not limited by tru
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
@@ -26,6 +27,10 @@ OMITTED_IF_NULL: Final = frozenset({"dimension_names", "storage_transformers"})
 """Members of v3 metadata for which some writers produce null, which equals their absence."""
 FormatNumber: TypeAlias = Literal[2, 3]
 Flat: TypeAlias = dict[str, JSONObject]
+
+
+_UNICODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_ASCII: Final = json.JSONEncoder(allow_nan=False).encode
 
 
 def format_of(node: Mapping[str, JSON]) -> FormatNumber:
@@ -255,3 +260,38 @@ def _wrong(message: str, path: str, found: JSON, expected: str) -> Problem:
 
 def _too_deep(path: str) -> MetadataError:
     return MetadataError(f"a node is more than {MAX_LEVELS} levels deep", node=path)
+
+
+def text_lines(model: JSONObject) -> Iterator[str]:
+    """The lines of a model as strict JSON, one member of metadata each; ValueError for NaN or an infinity.
+
+    The standard library indents in Python code, ten times slower than it writes, and breaks every list.
+    """
+    yield "{"
+    yield from _members(model, "  ")
+    yield "}"
+
+
+def _members(content: JSONObject, indent: str) -> Iterator[str]:
+    """The lines of what is between the braces of a node, of its attributes or of its members."""
+    for place, (name, value) in enumerate(content.items(), 1):
+        comma = "," if place < len(content) else ""
+        key = f"{indent}{_text(name)}: "
+        is_node = isinstance(value, dict) and "zarr_format" in value
+        if isinstance(value, dict) and value and (is_node or name in ("attributes", MEMBERS)):
+            yield f"{key}{{"
+            yield from _members(value, indent + "  ")
+            yield f"{indent}}}{comma}"
+        else:
+            yield f"{key}{_text(value)}{comma}"
+
+
+def _text(value: JSON) -> str:
+    """JSON in Unicode; ASCII if a lone surrogate, which UTF-8 cannot encode, occurs."""
+    text = _UNICODE(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return _ASCII(value)
+    return text

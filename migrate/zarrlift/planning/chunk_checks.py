@@ -32,12 +32,12 @@ from zarrstack.core.errors import (
 )
 
 from ..archive.chunk_inventory import Inventory
-from ..archive.decoder import object_bound, object_decoder
+from ..archive.chunk_reader import MissingObject, object_bound
 from ..archive.nodes import Layout
+from ..archive.shard_reader import chunk_reader
 from ..core.chain.array_filters import ARRAY_FILTERS
 from ..core.codecs.blosc import HEADER_BYTES, trailing_bytes
 from ..core.codecs.pipeline import Pipeline
-from ..core.data_types.compare import part_of
 from ..core.data_types.object_values import to_strings
 from ..core.data_types.v3 import DataType
 from ..core.git_pointers import LOOKED_AT, pointer
@@ -86,17 +86,15 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
     """
     if source.chain.codecs[source.chain.middle].name not in _ANY_VALUES or not len(inventory.indexes):
         return None
-    place = source.objects.coordinates(int(inventory.indexes[0]))
-    key = source.key(path, place)
+    first = int(inventory.indexes[0])
+    reader = chunk_reader(storage, path, source)
     try:
-        payload = storage.get(key, object_bound(source))
-        if payload is None:
-            return None
-        values = object_decoder(source).decode(payload)
-        to_strings(part_of(values, source.objects.valid(place)), "refuse")
+        for _, values in reader.decoded(first):
+            if values is not None:
+                to_strings(values, "refuse")
     except CastError as error:
-        return error.at(node=path, key=key).problem
-    except (ZarrstackError, MemoryError):
+        return error.at(node=path, key=reader.key(first)).problem
+    except (MissingObject, ZarrstackError, MemoryError):
         return None
     return None
 
@@ -139,18 +137,17 @@ def damage_problem(
     """
     if size is None or inventory.sizes is None or (inventory.sizes == size).any():
         return None
-    key = source.key(path, source.objects.coordinates(int(inventory.indexes[0])))
+    first = int(inventory.indexes[0])
+    reader = chunk_reader(storage, path, source)
     try:
-        payload = storage.get(key, object_bound(source))
-        if payload is not None:
-            object_decoder(source).decode(payload)
+        list(reader.decoded(first))
     except ChunkError as error:
-        problem = error.at(node=path, key=key).problem
+        problem = error.at(node=path, key=reader.key(first)).problem
         if len(inventory.indexes) > 1:
             more = "no chunk of this array has the size that follows from its metadata"
             problem = replace(problem, message=f"{problem.message}; {more}")
         return with_advice(problem, storage, source)
-    except (ZarrstackError, MemoryError):  # reported by the run
+    except (MissingObject, ZarrstackError, MemoryError):  # reported by the run
         return None
     return None
 
@@ -296,7 +293,7 @@ def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
         data = source.get(key, object_bound(layout))
         if data is None:
             return False
-        object_decoder(replace(layout, data_type=_CHARACTER, fill_value="")).decode(data)
+        Pipeline(layout.chain, layout.chunk_shape, _CHARACTER).decode(data)
     except ZarrstackError:
         return False
     return True

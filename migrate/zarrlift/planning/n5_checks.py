@@ -20,8 +20,9 @@ from typing import Final
 from zarrstack.core.errors import ChunkError, Problem, StorageError, UsageError, ZarrstackError
 
 from ..archive.chunk_inventory import Inventory
-from ..archive.decoder import object_bound, object_decoder
+from ..archive.chunk_reader import MissingObject, object_bound
 from ..archive.nodes import Layout
+from ..archive.shard_reader import chunk_reader
 from ..core.chain.unchanged_bytes import keep_problems
 from ..core.grid.chunk_keys import reverse_axes
 from ..core.grid.frames import N5Blocks
@@ -103,25 +104,18 @@ def _shard_problem(
     """
     if not always and storage.requests is not None:
         return None
-    key = source.key(path, source.objects.coordinates(int(inventory.indexes[0])))
+    first = int(inventory.indexes[0])
+    key = source.key(path, source.objects.coordinates(first))
     try:
         error = shard_at(key, storage)
-        if error is not None and not _decodes(key, storage, source):
-            return error.at(node=path, key=key).problem
-    except StorageError:
-        pass
-    return None
-
-
-def _decodes(key: str, storage: Storage, source: Layout) -> bool:
-    try:
-        data = storage.get(key, object_bound(source))
-        object_decoder(source).decode(b"" if data is None else data)
-    except StorageError:
-        raise
+        if error is None:
+            return None
+        list(chunk_reader(storage, path, source).decoded(first))
+    except (StorageError, MissingObject):
+        return None
     except ZarrstackError:
-        return False
-    return True
+        return None if error is None else error.at(node=path, key=key).problem
+    return None
 
 
 def _mode_problem(path: str, storage: Storage, source: Layout, inventory: Inventory) -> Problem | None:

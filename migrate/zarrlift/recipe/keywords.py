@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from ..transfer.blocks import Place
+from ..storage.open_storage import Place
 from .options import Axes, ExecutorChoice, Format, Link, PathText, StorageOptions, VerifyLevel
 
 

@@ -19,7 +19,7 @@ from ..errors import JobError
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from ..transfer.blocks import Place
+    from ..storage.open_storage import Place
 
 Heading: TypeAlias = Literal["What to convert", "How", "Where", "Result", "Running", "Output"]
 """Where `--help` of a command with many options shows one."""

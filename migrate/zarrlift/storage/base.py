@@ -191,9 +191,7 @@ class Storage(ABC):
         BadObjectError. SourceChangedError if it has another version, in storages that tell versions.
         """
 
-    def get_part(
-        self, key: str, start: int, length: int, *, version: Version | None = None
-    ) -> bytes | None:
+    def get_part(self, key: str, start: int, length: int, *, version: Version | None = None) -> bytes | None:
         """Bytes of an object from `start` on, or the last ones if `start` is -`length`.
 
         Shorter at the end of the object; None if it is proven absent. StorageError otherwise; `version` as

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ..archive.chunk_reader import ChunkReader, InnerChunk
 from ..core.codecs.base import Buffer, memory
 from ..core.codecs.pipeline import Pipeline
 from ..core.data_types.cast import cast
@@ -20,7 +21,6 @@ from ..core.data_types.object_values import may_be_anything, to_strings
 from ..core.data_types.v3 import fill_from_json, same_bits
 from ..core.grid.grid import Grid
 from ..planning.routes import Move
-from .stored_chunks import InnerChunk, InnerChunks
 
 if TYPE_CHECKING:
     from .counts import MoveCounts
@@ -32,7 +32,7 @@ RECHECK_EVERY: Final = 100
 class InnerChunkConversion:
     """Converts inner chunks; if their codecs stay, it only checks them. Shared between threads."""
 
-    def __init__(self, move: Move, source: InnerChunks, *, recheck: bool) -> None:
+    def __init__(self, move: Move, source: ChunkReader, *, recheck: bool) -> None:
         self.move = move
         self.source = source
         self.recheck = recheck

@@ -7,8 +7,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.errors import ZarrstackError
+import numpy as np
 
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.shard_index import ShardIndex
+
+from ..archive.chunk_reader import ChunkReader, versions_of
+from ..archive.shard_reader import chunk_reader, inside_shard
 from ..core.codecs.base import Buffer, HeadAndTail, memory
 from ..core.grid.frames import Shards
 from ..storage.local.file_copy import IN_ONE_READ, read_small
@@ -16,16 +21,13 @@ from ..storage.local.new_directories import writing
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
 from ..storage.writer import DestinationError, PayloadCheck, Writer
-from .inner_chunks import inner_chunks
-from .objects import Objects
-from .shard_reader import in_stored_order, inside_shard
-from .stored_chunks import InnerChunks, versions_of
+from .reframe import Objects
 
 if TYPE_CHECKING:
     from ..planning.routes import Move
     from ..storage.base import Storage
     from .counts import MoveCounts
-    from .objects import Mover
+    from .reframe import Mover
     from .relink_server_side import ServerCopy
     from .tasks import Task
 
@@ -38,7 +40,7 @@ MORE: Final = 1024
 
 def relink(move: Move, source: Storage, writer: Writer, *, hard_links: bool) -> Mover:
     """Moves unchanged objects: from file to file, within one store, or through memory."""
-    chunks = inner_chunks(source, move.path, move.source, allow_pickle=move.allow_pickle)
+    chunks = chunk_reader(source, move.path, move.source, allow_pickle=move.allow_pickle)
     check = payload_check(chunks)
     objects = move.source.objects
 
@@ -120,7 +122,7 @@ def _within_store(
                 counts.missing(key)
 
 
-def payload_check(source: InnerChunks) -> PayloadCheck:
+def payload_check(source: ChunkReader) -> PayloadCheck:
     """The check of objects that move unchanged, up to the end that headers of their payloads state."""
     return _ShardCheck(source) if isinstance(source.layout.frame, Shards) else source.pipeline
 
@@ -128,7 +130,7 @@ def payload_check(source: InnerChunks) -> PayloadCheck:
 class _ShardCheck:
     """Checks shards that move unchanged: the index, and the ends of every payload."""
 
-    def __init__(self, source: InnerChunks) -> None:
+    def __init__(self, source: ChunkReader) -> None:
         assert isinstance(source.layout.frame, Shards)
         self._frame = source.layout.frame
         self._inner_chunk = source.pipeline
@@ -142,7 +144,7 @@ class _ShardCheck:
         view = memory(data)
         surplus = 0
         payloads: list[tuple[tuple[int, ...], Buffer]] = []
-        for inner, place in in_stored_order(self._frame.index_of(view)):
+        for inner, place in _in_stored_order(self._frame.index_of(view)):
             try:
                 payload = self._inner_chunk.check_whole(view[place])
             except ZarrstackError as error:
@@ -152,3 +154,16 @@ class _ShardCheck:
             surplus += place.stop - place.start - memory(payload).nbytes
             payloads.append((inner, payload))
         return self._frame.packed(payloads) if surplus else data
+
+
+def _in_stored_order(index: ShardIndex) -> list[tuple[tuple[int, ...], slice]]:
+    """(position in the shard, bytes) of every existing inner chunk, in stored order."""
+    stored = np.flatnonzero(index.present)
+    order = stored[np.argsort(index.offsets.ravel()[stored], kind="stable")]
+    result = []
+    for flat in order.tolist():
+        inner = tuple(map(int, np.unravel_index(flat, index.offsets.shape)))
+        place = index.get(inner)
+        assert place is not None
+        result.append((inner, place))
+    return result

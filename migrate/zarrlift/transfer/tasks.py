@@ -12,16 +12,16 @@ import numpy as np
 from zarrstack.core.errors import Problem, StorageError, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes, Inventory, take_inventory
+from ..archive.chunk_reader import MissingObject
+from ..archive.shard_reader import ShardReader
 from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
-from ..core.grid.overlap import touched, touching
+from ..core.grid.overlap import present_candidates, touched, touching
 from ..planning.plans import ArrayPlan
 from ..planning.routes import Move, Route, route_between
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.versions import ListedVersions
-from .shard_reader import ShardReader, present_candidates
-from .stored_chunks import MissingObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

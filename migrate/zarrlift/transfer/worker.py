@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.version import __version__
 
+from ..archive.shard_reader import chunk_reader
 from ..core.codecs.base import Buffer
 from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
@@ -31,11 +32,9 @@ from ..storage.remote.store_writer import writer_for
 from ..storage.transformer_stack import with_layers
 from ..storage.unanswered import report_in
 from ..storage.writer import Writer, at_destination
+from .blocks import reshard
 from .counts import MoveCounts, MoveResult
-from .inner_chunks import inner_chunks
-from .objects import Mover, Objects
-from .reframe import ObjectConversion
-from .reframe_shards import reshard
+from .reframe import Mover, ObjectConversion, Objects
 from .regrid import ValueAssembler
 from .relink import relink
 from .tasks import Task
@@ -44,7 +43,7 @@ from .unexpected_errors import unexpected_error
 if TYPE_CHECKING:
     from ..planning.routes import Move
     from ..storage.writer import ObjectStream
-    from .objects import Mover
+    from .reframe import Mover
     from .tasks import Task
 
 
@@ -202,7 +201,7 @@ class Worker:
             case "relink":
                 return relink(move, source, writer, hard_links=self._hard_links)
             case "reframe" | "recode" | "rewrite" if move.block_shape is None:
-                chunks = inner_chunks(source, move.path, move.source, allow_pickle=move.allow_pickle)
+                chunks = chunk_reader(source, move.path, move.source, allow_pickle=move.allow_pickle)
                 return Objects(move, chunks, writer, ObjectConversion(move, chunks, recheck=recheck))
             case "reframe" | "recode" | "rewrite":
                 return reshard(move, source, writer, recheck=recheck)

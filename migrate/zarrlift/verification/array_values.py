@@ -19,26 +19,26 @@ import numpy as np
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSONObject
 
+from ..archive.chunk_reader import MissingObject
 from ..archive.nodes import Layout
+from ..archive.shard_reader import chunk_reader
 from ..core.data_types.compare import Values, kind, matches_json_text, mismatch, part_of, region_text, shown
 from ..core.data_types.object_values import may_be_anything
 from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
 from ..core.grid.overlap import touched
+from ..core.grid.overlap import within as objects_within
 from ..core.problems import refusal
 from ..storage.base import Storage
-from ..transfer.stored_chunks import MissingObject
-from .documents import VARIABLE
+from .documents import VARIABLE, fill_of
 from .sides import (
     Compared,
     Division,
     Region,
     Result,
-    SourceObjects,
     first_coordinates,
     intersection,
     list_chunks,
-    overlapping,
     parts,
     within,
 )
@@ -203,7 +203,8 @@ class ArrayValues:
         self._inner_chunk = result.inner_chunk
         self._item = 16 if result.type_name in VARIABLE else max(result.dtype.itemsize, 1)
         self._asks_for_missing = array.stays_missing and self.aligned and (sampled or not self.listed)
-        self._inner_chunks = SourceObjects(source, array.path, layout, allow_pickle=array.allow_pickle)
+        self._reader = chunk_reader(source, array.path, layout, allow_pickle=array.allow_pickle)
+        self._fill = fill_of(layout.data_type, layout.fill_value)
         self._expect = Expectation(array, result)
 
     @property
@@ -349,16 +350,17 @@ class ArrayValues:
         """The pieces of the source in a region, and their problems."""
         pieces: list[_Piece] = []
         problems: list[Problem] = []
-        for place in overlapping(region, self.layout.object_shape):
+        objects = self.layout.objects
+        for number in objects_within(region, objects).tolist():
             try:
-                for whole, values in self._inner_chunks.overlapping(place, region):
+                for whole, values in self._reader.decoded(number, region):
                     part = intersection(whole, region)
                     if values is not None:
                         pieces.append(_Piece(part=part, values=_cut(values, within(part, whole))))
                     elif not self.array.fill_is_null:  # otherwise its value is undefined
                         pieces.append(_Piece(part=part, values=None))
             except MissingObject:
-                part = intersection(self.layout.objects.region(place), region)
+                part = intersection(objects.region(objects.coordinates(number)), region)
                 if (
                     self._asks_for_missing
                     and self._destination.size(self.result.key(first_coordinates(part))) is not None
@@ -367,7 +369,7 @@ class ArrayValues:
                 elif not self.array.fill_is_null:
                     pieces.append(_Piece(part=part, values=None))
             except ZarrstackError as error:
-                error = error.at(node=self.path, key=self._inner_chunks.key(place))
+                error = error.at(node=self.path, key=self._reader.key(number))
                 problems.append(error.problem)
         return pieces, problems
 
@@ -375,7 +377,7 @@ class ArrayValues:
         expected = piece.values
         if expected is None:
             shape = tuple(axis.stop - axis.start for axis in piece.part)
-            expected = self._expect.missing(self._inner_chunks.fill(shape))
+            expected = self._expect.missing(np.broadcast_to(self._fill, shape))
         return self._expect.compare(values, expected, piece.part)
 
     def surplus(self, region: Region) -> Problem:

@@ -6,26 +6,20 @@ The source's objects are decoded by zarrlift. The result is an array of Zarr v3 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import prefix_of
 
-from ..archive.nodes import Layout
 from ..core.chain.chain import Chain
-from ..core.data_types.compare import Values, part_of
+from ..core.data_types.compare import Values
 from ..core.grid.chunk_keys import ChunkKeys
 from ..core.grid.grid import Grid
-from ..core.grid.overlap import within as inner_chunks_within
 from ..storage.base import Storage
-from ..transfer.inner_chunks import inner_chunks
-from .documents import fill_of
 from .zarr_python_reader import (
     chunk_shape,
     data_type_name,
@@ -74,12 +68,6 @@ class Compared(NamedTuple):
 def first_coordinates(region: Region) -> tuple[int, ...]:
     """Coordinates of a region's first element."""
     return tuple(axis.start for axis in region)
-
-
-def overlapping(region: Region, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Grid positions of the chunks that overlap a region."""
-    sides = zip(region, shape, strict=True)
-    return product(*(range(axis.start // length, -(-axis.stop // length)) for axis, length in sides))
 
 
 def within(part: Region, whole: Region) -> Region:
@@ -137,50 +125,6 @@ def list_chunks(storage: Storage, prefix: str, keys: ChunkKeys, grid: Grid) -> I
             if index is not None:
                 indexes.append(index)
     return np.array(sorted(indexes), dtype=np.int64)
-
-
-class SourceObjects:
-    """The stored objects of one array in the source, decoded by zarrlift."""
-
-    def __init__(self, storage: Storage, path: str, layout: Layout, *, allow_pickle: bool) -> None:
-        self.storage = storage
-        self.path = path
-        self.layout = layout
-        self.grid = layout.objects
-        self._stored = inner_chunks(storage, path, layout, allow_pickle=allow_pickle)
-        self._fill = fill_of(layout.data_type, layout.fill_value)
-
-    def key(self, coordinates: tuple[int, ...]) -> str:
-        """The storage key of an object."""
-        return self.layout.key(self.path, coordinates)
-
-    def overlapping(
-        self, coordinates: tuple[int, ...], region: Region
-    ) -> Iterator[tuple[Region, Values | None]]:
-        """Regions of one object that overlap `region`, with their values: None for a missing inner chunk.
-
-        In a shard, only the overlapping inner chunks are decoded. MissingObject, before anything is yielded;
-        ChunkError, StorageError.
-        """
-        grid = self.layout.grid
-        wanted = inner_chunks_within(intersection(region, self.grid.region(coordinates)), grid)
-        missing = set(wanted.tolist())
-        for chunk in self._stored.stored(self.grid.index(coordinates) or 0, wanted):
-            try:
-                values = self._stored.decode(chunk)
-            except ZarrstackError as error:
-                if (positioned := self._stored.with_position(error, chunk.number)) is error:
-                    raise
-                raise positioned from error
-            missing.remove(chunk.number)
-            place = grid.coordinates(chunk.number)
-            yield grid.region(place), part_of(values, grid.valid(place))
-        for number in sorted(missing):
-            yield grid.region(grid.coordinates(number)), None
-
-    def fill(self, shape: tuple[int, ...]) -> Values:
-        """The values of a missing chunk."""
-        return np.broadcast_to(self._fill, shape)
 
 
 class Result:

@@ -26,8 +26,7 @@ from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.options import Reading
 from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit
-from ..storage.open_storage import open_storage
-from ..transfer.blocks import Place
+from ..storage.open_storage import Place, open_storage
 from .viewed_archive import StoredValue, ViewedArchive
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 from zarrstack.core.errors import Problem, StorageError, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.paths import join
 
+from ..archive.shard_reader import chunk_reader
 from ..core.codecs.base import OBJECT_LIMIT, memory
 from ..core.json_document import document
 from ..core.node_paths import nearest
@@ -20,9 +21,7 @@ from ..planning.planner import make_plan
 from ..planning.zarr_json import consolidate
 from ..storage.local.files import ReadLimit
 from ..transfer.counts import MoveCounts
-from ..transfer.inner_chunks import inner_chunks
-from ..transfer.objects import Change
-from ..transfer.reframe import ObjectConversion
+from ..transfer.reframe import Change, ObjectConversion
 from ..transfer.relink import payload_check
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class ViewedArray:
 
     def __init__(self, plan: ArrayPlan, storage: Storage) -> None:
         self.plan = plan
-        self._source = inner_chunks(storage, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
+        self._source = chunk_reader(storage, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
 
     @cached_property
     def _change(self) -> Change:

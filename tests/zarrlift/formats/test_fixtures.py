@@ -13,13 +13,13 @@ from tests.support import fixtures_index
 from tests.support.v2_trees import n5, zarr_v1, zarr_v3_draft
 
 from zarrlift.archive.chunk_inventory import take_inventory
+from zarrlift.archive.chunk_reader import MissingObject
 from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.archive.shard_reader import chunk_reader
 from zarrlift.core.codecs.base import HeadAndTail
 from zarrlift.core.data_types.v3 import fill_from_json
 from zarrlift.formats.describe import describe
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.transfer.inner_chunks import inner_chunks
-from zarrlift.transfer.stored_chunks import MissingObject
 from zarrstack.core.errors import ChunkError, ZarrstackError
 
 READS = {
@@ -99,7 +99,7 @@ def test_an_archive_by_an_old_writer_is_described(expected, reads):
 def decoded(storage, member, *, damaged=False):
     """The values of an array, where they are known, and how many objects exist, each of which is sound."""
     layout = member.layout
-    reader = inner_chunks(storage, member.path, layout, allow_pickle=True)
+    reader = chunk_reader(storage, member.path, layout, allow_pickle=True)
     found = np.empty(layout.shape, layout.data_type.numpy)
     known = np.zeros(layout.shape, dtype=bool)
     is_ambiguous = any("zero-for-text" in str(problem) for problem in member.problems)
@@ -109,7 +109,7 @@ def decoded(storage, member, *, damaged=False):
     count = 0
     for number in range(layout.objects.total):
         try:
-            chunks = [*reader.stored(number)]
+            chunks = [*reader.encoded(number)]
         except MissingObject:
             continue
         count += 1

@@ -10,8 +10,8 @@ from tests.support.fixtures_index import FORMATS, archive, bad_cases
 from zarrlift import models
 from zarrlift.formats.tree.directory import MAX_LEVELS
 from zarrlift.models import hierarchy
-from zarrlift.models.json_schema import Schema
-from zarrlift.models.text import lines
+from zarrlift.models.schemas import Schema
+from zarrlift.models.zom import text_lines
 from zarrstack.core.errors import MetadataError, UsageError, ZarrstackError
 
 GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}, "members": {}}
@@ -30,7 +30,7 @@ def nested(levels):
 
 def test_as_deep_as_archives_may_be(tmp_path):
     model = nested(MAX_LEVELS)
-    text = "\n".join(lines(model))
+    text = "\n".join(text_lines(model))
     (tmp_path / "model.json").write_text(text)
     assert models.show(tmp_path / "model.json").model == model
     assert models.unflatten(models.flatten(model)) == model
@@ -124,7 +124,7 @@ def test_every_fault_of_a_tree_is_said_at_once():
 
 def test_half_a_surrogate_pair_is_no_crash(tmp_path):
     model = {**GROUP, "attributes": {"half": "\ud800"}}
-    assert json.loads("\n".join(lines(model))) == model
+    assert json.loads("\n".join(text_lines(model))) == model
     assert models.validate(model, models.schema(zarr_format=3)) == ()
     assert models.validate(model, model) == ()
     (problem,) = models.validate(model, {"properties": {"attributes": {"const": {"half": "x"}}}})

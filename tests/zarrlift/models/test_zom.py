@@ -23,8 +23,7 @@ from zarrlift.core.json_document import finite
 from zarrlift.formats.tree.documents import parse_object
 from zarrlift.models.differences import normal
 from zarrlift.models.hierarchy import MAX_JSON_LEVELS, in_v3_words
-from zarrlift.models.text import lines
-from zarrlift.models.zom import in_document, in_model, is_ambiguous, model_problems
+from zarrlift.models.zom import in_document, in_model, is_ambiguous, model_problems, text_lines
 from zarrlift.planning.zarr_json import array_document, group_document
 from zarrstack.core.errors import MetadataError, UsageError
 
@@ -259,7 +258,7 @@ def test_show_create_show_is_the_same_model(archive, tmp_path):
 @pytest.mark.parametrize("archive", ARCHIVES, ids=str)
 def test_the_text_of_a_model_is_strict_json_and_reads_back(archive, tmp_path):
     model = shown(archive).model
-    text = "\n".join(lines(model))
+    text = "\n".join(text_lines(model))
     assert json.loads(text, parse_constant=pytest.fail) == model
     file = tmp_path / "model.json"
     file.write_text(text)
@@ -485,7 +484,7 @@ def test_a_model_of_the_zep_is_read_made_and_read_by_zarr(name, zep, tmp_path):
 def test_what_is_written_of_it_is_strict(name, zep):
     shown = models.show(zep / name)
     assert models.validate(shown, models.schema(zarr_format=shown.model["zarr_format"])) == ()
-    text = "\n".join(lines(shown.model))
+    text = "\n".join(text_lines(shown.model))
     assert models.show(json.loads(text)) == models.show(raw(name))
 
 

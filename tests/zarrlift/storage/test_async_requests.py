@@ -24,6 +24,7 @@ from zarr.storage import MemoryStore, WrapperStore
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
+from zarrlift.archive.shard_reader import Span, spans_of
 from zarrlift.storage.base import PART, PARTS_AT_ONCE, WRITE_BEHIND
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote.async_requests import WriteBehind, read_ahead
@@ -31,7 +32,6 @@ from zarrlift.storage.remote.backend_fsspec import in_parts
 from zarrlift.storage.remote.store_writer import StoreWriter
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrlift.storage.writer import DestinationError
-from zarrlift.transfer.shard_reader import Span, spans_of
 from zarrstack.core.errors import StorageError
 
 # ----- the window
@@ -174,7 +174,7 @@ def test_one_worker_writes_many_objects_at_once(wish: dict[str, Any], numbers: P
 def test_ranges_of_one_shard_are_read_at_once(numbers: Path, tmp_path: Path, monkeypatch: Any) -> None:
     assert one_worker(numbers, tmp_path / "shards.zarr", tmp_path, shards="40,40").ok
     monkeypatch.setattr(
-        "zarrlift.transfer.shard_reader._SPAN", 1
+        "zarrlift.archive.shard_reader._SPAN", 1
     )  # so that each inner chunk is a range of its own
     store = HeldRanges(fill(MemoryStore(), tmp_path / "shards.zarr"), together=9)
     outcome = one_worker(store, tmp_path / "new.zarr", tmp_path, shards="none")

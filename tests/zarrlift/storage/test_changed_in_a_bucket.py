@@ -19,15 +19,14 @@ from tests.zarrlift.storage.conftest import files
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
+from zarrlift.archive.shard_reader import ShardReader, chunk_reader
 from zarrlift.errors import SourceChangedError
 from zarrlift.formats.describe import describe
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
 from zarrlift.storage.base import Storage
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.transfer.inner_chunks import inner_chunks
 from zarrlift.transfer.relink_server_side import IN_ONE_READ
-from zarrlift.transfer.shard_reader import ShardReader
 from zarrlift.transfer.worker import Worker
 
 CHUNK, MISSING = "a/1", "a/3"
@@ -244,13 +243,13 @@ def test_a_shard_that_is_rewritten_after_its_index_was_read_gives_no_wrong_value
     assert len(old) == len(new)
     storage, write = place(request, tmp_path / "old")
     (node,) = describe(storage, format="zarr3").nodes
-    reader = inner_chunks(storage, "", node.layout)
+    reader = chunk_reader(storage, "", node.layout)
     assert isinstance(reader, ShardReader)
     assert reader.present(0).tolist() == [0, 1, 2, 3]
     write(new)
     with pytest.raises(SourceChangedError):
-        list(reader.stored(0))
-    again = [reader.decode(chunk) for chunk in reader.stored(0)]
+        list(reader.encoded(0))
+    again = [reader.decode(chunk) for chunk in reader.encoded(0)]
     assert np.concatenate(again).tolist() == values.tolist()
 
 

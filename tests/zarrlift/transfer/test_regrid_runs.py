@@ -27,7 +27,7 @@ from zarrlift.core.grid.grid import Grid
 from zarrlift.core.grid.overlap import touches
 from zarrlift.planning.blocks import Blocks, choose_blocks
 from zarrlift.planning.boxes import Box, Candidates
-from zarrlift.transfer.region_buffer import CarryOver, RegionBuffer
+from zarrlift.transfer.regrid import CarryOver, RegionBuffer
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
 SHAPE = (25, 24, 26)

@@ -13,15 +13,14 @@ from tests.support.documents import v3_array
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
+from zarrlift.archive.shard_reader import ShardReader, chunk_reader
 from zarrlift.core.codecs.base import HeadAndTail
 from zarrlift.core.data_types.bits import same_bits
 from zarrlift.core.grid.frames import Shards
 from zarrlift.formats.describe import describe
 from zarrlift.formats.zarr_v3 import V3ArrayDescriber
 from zarrlift.storage.remote.zarr_store import StoreStorage
-from zarrlift.transfer.inner_chunks import inner_chunks
 from zarrlift.transfer.relink import payload_check
-from zarrlift.transfer.shard_reader import ShardReader
 from zarrstack.core.errors import ChunkError
 
 VALUES = np.arange(96, dtype="i4").reshape(8, 12)
@@ -42,7 +41,7 @@ def sharded(values=VALUES, inner=(2, 3), location="end", **options):
     array[:] = values
     storage = StoreStorage(MemoryStore(store))
     (node,) = describe(storage, format="zarr3").nodes
-    reader = inner_chunks(storage, "", node.layout)
+    reader = chunk_reader(storage, "", node.layout)
     assert isinstance(reader, ShardReader)
     return array, store, reader
 
@@ -67,7 +66,7 @@ def packed(reader: ShardReader, payload: bytes) -> bytes:
 def test_shards_go_both_ways_between_here_and_zarr(location: str) -> None:
     array, store, reader = sharded(location=location)
     payload = store["c/0/0"].to_bytes()
-    assert same_bits(read(reader, reader.stored(0)), VALUES)
+    assert same_bits(read(reader, reader.encoded(0)), VALUES)
     assert same_bits(read(reader, reader.split(0, payload)), VALUES)
     mine = packed(reader, payload)
     assert len(mine) == len(payload)
@@ -85,9 +84,9 @@ def test_a_shard_without_chunks_is_its_index() -> None:
 
 def test_shards_of_text_and_of_transposed_chunks_come_back() -> None:
     *_, reader = sharded(TEXTS, (1, 3), dtype=str, fill_value="")
-    assert read(reader, reader.stored(0)).tolist() == TEXTS.tolist()
+    assert read(reader, reader.encoded(0)).tolist() == TEXTS.tolist()
     *_, reader = sharded(filters={"name": "transpose", "configuration": {"order": [1, 0]}})
-    assert same_bits(read(reader, reader.stored(0)), VALUES)
+    assert same_bits(read(reader, reader.encoded(0)), VALUES)
 
 
 @given(edits=st.lists(st.tuples(st.integers(0, 2**16), st.integers(1, 255)), min_size=1, max_size=4))

@@ -23,7 +23,7 @@ from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import CastError, Problem, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
-from ...archive.decoder import object_bound
+from ...archive.chunk_reader import object_bound
 from ...archive.nodes import ArrayNode, Layout
 from ...core.chain.chain import Chain
 from ...core.codec_spec import CodecSpec

@@ -98,6 +98,13 @@ def within(region: tuple[slice, ...], grid: Grid) -> Indexes:
     return result
 
 
+def present_candidates(candidates: Indexes, present: Indexes) -> Indexes:
+    """The candidates that are present; both ascending."""
+    place = np.searchsorted(present, candidates)
+    place[place == len(present)] = 0
+    return candidates[present[place] == candidates] if len(present) else candidates[:0]
+
+
 def times_read(shape: tuple[int, ...], source: tuple[int, ...], blocks: tuple[int, ...]) -> float:
     """Average number of `blocks`, processed one by one, that each chunk of `source` overlaps."""
     pairs, chunks = 1, 1

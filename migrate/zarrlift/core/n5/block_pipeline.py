@@ -67,10 +67,6 @@ class BlockPipeline:
         """Pad a block's values to a whole cell."""
         return pad_block(part, self._cell)
 
-    def decode(self, data: Buffer) -> Array:
-        """Decode a block with its header to a whole cell; see `Pipeline.decode`."""
-        return self.filled(self.decode_part(*self.part(data)))
-
     def _pipeline(self, shape: tuple[int, ...]) -> Pipeline:
         if shape == self._cell:
             return self.whole

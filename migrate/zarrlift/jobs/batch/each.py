@@ -24,7 +24,7 @@ from ...recipe.options import Places
 from ...storage.giving_up import Stop
 from ...storage.open_storage import is_url
 from ...transfer.events import Ended, Event, Planned
-from ...transfer.executors.choice import in_process, open_engine
+from ...transfer.executors.engine import in_process, open_engine
 from ...transfer.unexpected_errors import unexpected_error
 from .. import log_messages
 from ..executors import RunOptions

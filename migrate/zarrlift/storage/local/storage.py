@@ -90,9 +90,7 @@ class LocalStorage(Storage):
         """Like `get_many`, with one `lstat` per missing object, which `get` would need in addition."""
         return [self.get(key) if os.path.lexists(self.path(key)) else None for key in keys]
 
-    def get_part(
-        self, key: str, start: int, length: int, *, version: Version | None = None
-    ) -> bytes | None:
+    def get_part(self, key: str, start: int, length: int, *, version: Version | None = None) -> bytes | None:
         """One read; see `get` for absent objects."""
         end = self.get_end(key, start, length, version=version)
         return None if end is None else end.data

@@ -119,9 +119,7 @@ class StoreStorage(Storage):
     def get_many(self, keys: Sequence[str], limit: ReadLimit | None = None) -> list[bytes | None]:
         return run(bounded([self.fetch(key, limit) for key in keys]))
 
-    def get_part(
-        self, key: str, start: int, length: int, *, version: Version | None = None
-    ) -> bytes | None:
+    def get_part(self, key: str, start: int, length: int, *, version: Version | None = None) -> bytes | None:
         return run(self.fetch_part(key, start, length, version))
 
     def get_end(

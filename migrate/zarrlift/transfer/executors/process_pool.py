@@ -24,7 +24,6 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final, Literal, TypeAlias
 
 from ...errors import WorkerError
-from .engine import Engine
 
 Start: TypeAlias = Literal["fork", "spawn"]
 Function: TypeAlias = Callable[..., Any]
@@ -40,25 +39,6 @@ _END: Final = b""
 """The message that asks a new process to end in order: layers in it may hold what they have to write."""
 _starting: Final = threading.Lock()
 """Held while a process starts, so that no other one inherits this side of its pipe."""
-
-
-class ProcessEngine(Engine):
-    """A pool of new processes, which end with this one."""
-
-    loses_single_calls = True
-
-    def __init__(self, workers: int) -> None:
-        """WorkerError if the system does not let so many processes open enough files."""
-        _refuse_few_files(workers)
-        self._pool = ProcessPool(workers, start="spawn")
-        super().__init__(self._pool, workers=workers)
-
-    def give_up(self, tell: Callable[..., Any], *arguments: Any) -> None:
-        """End the processes."""
-        self._pool.give_up()
-
-    def close(self) -> None:
-        self.executor.shutdown(wait=True, cancel_futures=True)
 
 
 class ProcessPool(Executor):
@@ -303,7 +283,7 @@ def _died() -> BrokenExecutor:
     return BrokenExecutor("a worker process ended without an answer")
 
 
-def _refuse_few_files(workers: int) -> None:
+def refuse_few_files(workers: int) -> None:
     """Raise WorkerError if the system lets this process, or its copies, open too few files."""
     if sys.platform == "win32":
         return

@@ -20,7 +20,7 @@ from tests.zarrlift.storage.conftest import files
 
 import zarrlift
 from zarrlift.transfer.events import Event, TaskDone
-from zarrlift.transfer.executors.choice import open_engine
+from zarrlift.transfer.executors.engine import open_engine
 
 pytestmark = pytest.mark.needs_reader("once")
 

@@ -20,10 +20,9 @@ from tests.zarrlift.storage.conftest import files
 
 import zarrlift
 from zarrlift.errors import WorkerError
-from zarrlift.transfer.executors import choice, dispatcher
+from zarrlift.transfer.executors import dispatcher
 from zarrlift.transfer.executors.dispatcher import Dispatcher, LostTaskError
-from zarrlift.transfer.executors.engine import Engine, slots_of
-from zarrlift.transfer.executors.process_pool import ProcessEngine
+from zarrlift.transfer.executors.engine import Engine, ProcessEngine, slots_of
 from zarrstack.core.errors import UsageError
 
 
@@ -201,14 +200,14 @@ def test_what_is_no_executor_is_refused_before_anything_is_read(executor, messag
     ],
 )
 def test_an_executor_without_its_package_says_what_to_install(executor, message: str, monkeypatch) -> None:
-    monkeypatch.setattr(choice, "find_spec", lambda _: None)
+    monkeypatch.setattr("zarrlift.transfer.executors.engine.find_spec", lambda _: None)
     with pytest.raises(UsageError, match=message):
         zarrlift.migrate("nowhere", "there", executor=executor)
 
 
 def test_mpi_that_has_not_started_the_program_is_refused(monkeypatch) -> None:
     """Each of the processes of mpiexec would migrate the archive, and start workers of its own."""
-    monkeypatch.setattr(choice, "find_spec", lambda name: name)
+    monkeypatch.setattr("zarrlift.transfer.executors.engine.find_spec", lambda name: name)
     with pytest.raises(UsageError, match=r"expected mpiexec -n N python -m mpi4py.futures -m zarrlift"):
         zarrlift.migrate("nowhere", "there", executor="mpi")
 

@@ -1,4 +1,4 @@
-"""The inner chunks of an array whose objects are shards.
+"""Reads the inner chunks of an array whose objects are shards, and selects the reader of any array.
 
 Of a shard, only the index and the wanted inner chunks are read, adjacent ones together, so shards may be
 larger than memory.
@@ -17,23 +17,27 @@ import numpy as np
 from zarrstack.core.errors import ChunkError, ZarrstackError
 from zarrstack.core.shard_index import ShardIndex
 
-from ..archive.decoder import most_in_inner_chunk
 from ..core.codecs.base import memory
-from ..core.grid.frames import Shards
-from ..core.grid.overlap import within
+from ..core.grid.frames import N5Blocks, Shards
 from ..errors import SourceChangedError
 from ..storage.base import READ_AHEAD, Storage
-from .stored_chunks import E, InnerChunk, InnerChunks, MissingObject
+from .chunk_reader import (
+    BlockReader,
+    ChunkReader,
+    E,
+    InnerChunk,
+    MissingObject,
+    ReadCounts,
+    most_in_inner_chunk,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from ..archive.chunk_inventory import Indexes
-    from ..archive.nodes import Layout
     from ..storage.base import ObjectPart
     from ..storage.versions import ListedVersions, Version
-    from .counts import MoveCounts
-    from .region_buffer import CarryOver, Region
+    from .chunk_columns import Indexes
+    from .nodes import Layout
 
 _SPAN: Final = 4 << 20
 """Bytes of a shard read at once, unless one inner chunk is larger."""
@@ -49,6 +53,18 @@ _INDEXES: Final = 8
 """Number of indexes requested together."""
 
 
+def chunk_reader(storage: Storage, path: str, layout: Layout, *, allow_pickle: bool = False) -> ChunkReader:
+    """The reader of the array at `path`, by the frame of its layout."""
+    match layout.frame:
+        case N5Blocks():
+            kind: type[ChunkReader] = BlockReader
+        case Shards():
+            kind = ShardReader
+        case None:
+            kind = ChunkReader
+    return kind(storage, path, layout, allow_pickle=allow_pickle)
+
+
 class _ReadIndex(NamedTuple):
     """The index of a shard, and the version of the shard, as it was listed or else as it was read."""
 
@@ -56,7 +72,7 @@ class _ReadIndex(NamedTuple):
     version: Version | None
 
 
-class ShardReader(InnerChunks):
+class ShardReader(ChunkReader):
     """The inner chunks of an array whose objects are shards; thread-safe."""
 
     def __init__(self, storage: Storage, path: str, layout: Layout, *, allow_pickle: bool = False) -> None:
@@ -69,6 +85,7 @@ class ShardReader(InnerChunks):
         self._indexes: OrderedDict[int, _ReadIndex | None] = OrderedDict()
 
     def split(self, number: int, data: bytes) -> Iterable[InnerChunk]:
+        """The inner chunks in the content of a shard, in stored order; ChunkError."""
         view = memory(data)
         numbers, offsets, lengths = _in_order(*self._ranges_in(number, self.frame.index_of(view)))
         for inner_chunk, offset, length in zip(numbers, offsets, lengths, strict=True):
@@ -77,39 +94,37 @@ class ShardReader(InnerChunks):
     def read(
         self,
         numbers: Indexes,
-        counts: MoveCounts,
+        counts: ReadCounts,
         *,
-        region: Region | None = None,
-        carried: CarryOver | None = None,
+        wanted: Indexes | None = None,
         versions: ListedVersions | None = None,
+        opened: set[int] | None = None,
+        lost: set[int] | None = None,
     ) -> Iterator[tuple[str, InnerChunk]]:
         """As for other objects; only the index and the wanted inner chunks of each shard are read."""
-        wanted = None if region is None else within(region, self._inner_chunks)
-        if carried is not None:
-            numbers, wanted = carried.readable(numbers), None if wanted is None else carried.new(wanted)
         for number in self.in_turn(numbers.tolist(), versions):
             key = self.key(number)
-            again = carried is not None and carried.opened_before(number)
             try:
-                for chunk in self.stored(number, wanted, versions):
+                for chunk in self.encoded(number, wanted, versions):
                     yield key, chunk
             except MissingObject:
                 counts.missing(key)
             except (ZarrstackError, MemoryError) as error:
                 counts.failed(error, key)
             else:
-                counts.chunks += not again
+                counts.chunks += opened is None or number not in opened
+                if opened is not None:
+                    opened.add(number)
                 continue
-            if carried is not None:
-                carried.lost.add(number)
+            if lost is not None:
+                lost.add(number)
 
-    def stored(
+    def encoded(
         self, number: int, wanted: Indexes | None = None, versions: ListedVersions | None = None
     ) -> Iterator[InnerChunk]:
-        """Yield the existing inner chunks within the array, in the stored order.
+        """As for other objects, of the inner chunks within the array; the others are not read.
 
-        They are read from the version of the shard whose index was read. `wanted` are linear indexes; None
-        selects all. MissingObject, ChunkError, StorageError.
+        They are read from the version of the shard whose index was read.
         """
         numbers, offsets, lengths, version = self.ranges(number, versions)
         if wanted is not None:
@@ -195,7 +210,7 @@ class ShardReader(InnerChunks):
         return _ReadIndex(index, listed or end.version)
 
     def present(self, number: int, versions: ListedVersions | None = None) -> Indexes:
-        """Linear indexes of the inner chunks in a shard, ascending; raises as `stored` does."""
+        """Linear indexes of the inner chunks in a shard, ascending; raises as `encoded` does."""
         return np.sort(self.ranges(number, versions)[0])
 
     def ranges(
@@ -203,7 +218,7 @@ class ShardReader(InnerChunks):
     ) -> tuple[Indexes, Indexes, Indexes, Version | None]:
         """Linear index, offset and length of each inner chunk in a shard, and the version of the shard.
 
-        Raises as `stored` does.
+        Raises as `encoded` does.
         """
         read = self._index(number, versions)
         if read is None:
@@ -299,26 +314,6 @@ def spans_of(offsets: list[int], lengths: list[int]) -> Iterator[Span]:
             end += 1
         yield Span(at, end, start, stop)
         at = end
-
-
-def present_candidates(candidates: Indexes, present: Indexes) -> Indexes:
-    """The candidates that are present; both ascending."""
-    place = np.searchsorted(present, candidates)
-    place[place == len(present)] = 0
-    return candidates[present[place] == candidates] if len(present) else candidates[:0]
-
-
-def in_stored_order(index: ShardIndex) -> list[tuple[tuple[int, ...], slice]]:
-    """(position in the shard, bytes) of every existing inner chunk, in stored order."""
-    stored = np.flatnonzero(index.present)
-    order = stored[np.argsort(index.offsets.ravel()[stored], kind="stable")]
-    result = []
-    for flat in order.tolist():
-        inner = tuple(map(int, np.unravel_index(flat, index.offsets.shape)))
-        place = index.get(inner)
-        assert place is not None
-        result.append((inner, place))
-    return result
 
 
 def inside_shard(error: E, inner: tuple[int, ...]) -> E:
