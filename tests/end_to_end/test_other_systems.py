@@ -288,7 +288,7 @@ CALLERS = """
     jobs/ledger/byte_locks storage/versions storage/local/file_copy storage/local/files
     storage/local/owner_process storage/local/storage storage/local/writer
     transfer/executors/process_pool
-    core/paths layers/cache/folder_control layers/sharding/locks system/file_locks system/fork_safety
+    core/paths layers/cache/folder_control system/file_locks system/fork_safety system/shared_locks
 """
 """Modules that do something else on another system, or name what one of them lacks."""
 

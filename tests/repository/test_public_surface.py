@@ -29,6 +29,7 @@ FUNCTIONS = (
 
 LAYERS = (
     "Cache", "Log", "PerArray", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
+    "WriteBack",
 )  # fmt: skip
 
 DATA = (

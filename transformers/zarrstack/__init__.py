@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .layers.retry import Retry as Retry
     from .layers.sharding.layer import Sharding as Sharding
     from .layers.throttle import Throttle as Throttle
+    from .layers.write_back.layer import WriteBack as WriteBack
 
 _HOMES = {
     "StorageTransformer": "base.transformer",
@@ -45,6 +46,7 @@ _HOMES = {
     "Retry": "layers.retry",
     "Sharding": "layers.sharding.layer",
     "Throttle": "layers.throttle",
+    "WriteBack": "layers.write_back.layer",
 }
 """Module of each public name. Imported on demand: importing zarr takes a quarter of a second."""
 

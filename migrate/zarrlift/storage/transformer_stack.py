@@ -54,7 +54,7 @@ def refuse_buffers(store: Store) -> None:
                 f"the layer {layer.name!r} keeps values in memory, where a job that is killed loses them",
                 found=layer.describe(),
                 expected="a destination that stores each value at once",
-                advice="Leave out memory_bytes; a job writes each shard once anyway.",
+                advice="Leave this layer out; a job writes each object once anyway.",
             )
 
 

@@ -12,7 +12,7 @@ import zarr
 from tests.support.stores import PROTOTYPE, buffer
 from zarr.storage import MemoryStore
 
-from zarrstack import Cache, Log, ReadOnly, Retry, Sharding, Throttle, stack
+from zarrstack import Cache, Log, ReadOnly, Retry, Sharding, Throttle, WriteBack, stack
 
 
 class Fresh(MemoryStore):
@@ -53,10 +53,10 @@ async def read(store, count):
             await asyncio.sleep(0)  # chunks that are read ahead arrive
 
 
-async def write(store, count):
+async def write(store, count, size=4000):
     order = random.Random(3)
     for _ in range(count):
-        await store.set(f"a/c/{order.randrange(count)}", buffer(bytes(4000)))
+        await store.set(f"a/c/{order.randrange(count)}", buffer(bytes(size)))
 
 
 def peak(act):
@@ -86,4 +86,13 @@ def test_chunks_that_wait_for_their_shard():
     store = stack(Fresh(None), Sharding(chunks_per_shard=[64], path="a", memory_bytes=2_000_000))
     zarr.create_array(store, name="a", shape=(4000 * 4000,), chunks=(4000,), dtype="u1", compressors=None)
     assert peak(lambda: asyncio.run(write(store, 2000))) < 2_600_000
+    store.close()
+
+
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize(("size", "bound"), [(4000, 2_200_000), (40, 2_200_000)])
+def test_writes_that_wait(size, bound):
+    store = stack(Fresh(None), WriteBack(memory_bytes=2_000_000))
+    assert peak(lambda: asyncio.run(write(store, 4000, size))) < bound
+    assert store.figures().evictions > 0
     store.close()

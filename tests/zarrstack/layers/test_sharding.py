@@ -22,7 +22,7 @@ from zarrstack.core.errors import ChunkError, MetadataError, UsageError
 from zarrstack.core.shard_index import MISSING, IndexFormat, ShardIndex
 from zarrstack.layers.sharding import stored_shard
 from zarrstack.layers.sharding.layer import Sharding
-from zarrstack.layers.sharding.locks import SharedLock
+from zarrstack.system.shared_locks import SharedLock
 from zarrstack.testing import LayerTests
 
 RATIFIED = IndexFormat().to_json()

@@ -29,6 +29,7 @@ from zarrstack import (
     Retry,
     Sharding,
     Throttle,
+    WriteBack,
     stack,
 )
 from zarrstack.base import registry
@@ -48,6 +49,7 @@ LAYERS = {
     "sharding": lambda: Sharding(chunks_per_shard=[2, 3], path="a"),
     "sharding buffered": lambda: Sharding(chunks_per_shard=[2, 3], path="a", memory_bytes=15_000),
     "throttle": lambda: Throttle(in_flight=2),
+    "write-back": lambda: WriteBack(memory_bytes=15_000),
 }
 """How to make each registered layer that accepts writes, at least once."""
 
@@ -93,7 +95,7 @@ def suite(names):
     return test if names in QUICK else pytest.mark.slow(test)
 
 
-QUICK = {("per-array",), ("sharding buffered",), *chosen(1)}
+QUICK = {("per-array",), ("write-back",), ("write-back", "write-back"), ("sharding buffered",), *chosen(1)}
 """Other layers alone have a module each."""
 TWICE = [(name, name) for name in sorted(LAYERS) if allowed((name, name))]
 STACKS = [

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from zarr.abc.store import Store
+from zarr.core.buffer import Buffer
 from zarr.storage import WrapperStore
 
 from ..core.errors import UsageError
@@ -42,6 +43,20 @@ class Layer(LayerOptions, WrapperStore[Store]):
         """The state of the cache that serves a key, with the same bytes as this layer; None without one."""
         below = getattr(self._store, "cache_of", None)
         return below(key) if below is not None and getattr(self, "transparent", False) else None
+
+    def stored_in(self, key: str) -> tuple[str, int] | None:
+        """The object that has a key's value among others: its key below, and how many values it has.
+
+        None, the default of layers that are not `transparent`, if each value is an object, or to say nothing.
+        """
+        below = getattr(self._store, "stored_in", None)
+        return below(key) if below is not None and getattr(self, "transparent", False) else None
+
+    async def check_set(self, key: str, value: Buffer) -> None:
+        """Raise the error of a `set` that this layer would refuse; asked by layers that keep values."""
+        below = getattr(self._store, "check_set", None)
+        if below is not None and getattr(self, "transparent", False):
+            await below(key, value)
 
     @property
     def buffers(self) -> bool:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ...system.fork_safety import new_lock, reset_after_fork
-from .locks import SharedLock, run_to_completion
+from ...system.shared_locks import SharedLock, run_to_completion
 from .shard import ChunkChange, Place
 from .stored_shard import StoredShard
 

@@ -21,6 +21,7 @@ from ...base.descend import UNBOUND, descend
 from ...base.locations import Location, location_of, same_location
 from ...base.transformer import StorageTransformer
 from ...core.errors import UsageError
+from ...system.shared_locks import SharedLock, lock_of, may_block
 from .buffer import (
     ShardBuffer,
     ShardingStatistics,
@@ -31,7 +32,6 @@ from .buffer import (
     open_shard,
     open_shards,
 )
-from .locks import SharedLock, lock_of, may_block
 from .shard import ChunkChange, Place, ShardForm
 from .stored_shard import StoredShard
 

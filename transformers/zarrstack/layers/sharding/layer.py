@@ -23,10 +23,10 @@ from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject
 from ...core.shard_index import IndexFormat
+from ...system.shared_locks import run_to_completion
 from .buffer import ShardBuffer, flush, open_shard, open_shards, settle
 from .buffered import STORED, BufferedArray
 from .listing import list_below, list_names
-from .locks import run_to_completion
 from .shard import ChunkChange, Place, ShardForm
 from .stored_shard import ShardWriters
 

@@ -15,7 +15,7 @@ from ...base.byte_ranges import bounds, content
 from ...core.errors import ChunkError
 from ...core.shard_index import ShardIndex
 from ...system.fork_safety import new_lock, reset_after_fork
-from .locks import SharedLock, run_to_completion
+from ...system.shared_locks import SharedLock, run_to_completion
 from .shard import ChunkChange, Place, ShardForm, apply
 
 Assembled: TypeAlias = Callable[[bytes, dict[Place, memoryview]], None]

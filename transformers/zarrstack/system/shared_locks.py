@@ -1,4 +1,4 @@
-"""Locks for stored objects: one writer per shard within a process, across threads and event loops.
+"""Locks for stored objects: one writer per object within a process, across threads and event loops.
 
 An asyncio lock belongs to one event loop, and zarr-python may run several (its own, the user's, one per
 worker thread); a `threading.Lock` blocks the whole loop while it waits. These locks do neither.
@@ -15,8 +15,8 @@ from weakref import WeakValueDictionary
 
 from zarr.core.sync import loop as zarr_loop
 
-from ...system.fork_safety import new_lock
-from ...system.rate_limits import Places
+from .fork_safety import new_lock
+from .rate_limits import Places
 
 _ALL: Final = 1 << 30
 """More than there are readers."""
