@@ -32,7 +32,7 @@ from zarr.experimental.cache_store import CacheStore
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 from zarr.testing.store import LatencyStore
 
-from zarrstack import Cache, Sharding, stack
+from zarrstack import Cache, Sharding, WriteBack, stack
 from zarrstack.base import registry
 from zarrstack.layers.rekey import Prefix
 
@@ -191,10 +191,10 @@ EDGE, PER_SHARD = 90, 10
 """Numbers along each side of a chunk of 16.2 kB; chunks along each side of a shard."""
 WAYS: dict[str, dict[str, Any] | None] = {
     "zarr, `shards=`": None,
-    "without a buffer": {},
-    "without a buffer, `async.concurrency` 64": {"concurrency": 64},
-    "without a buffer, `async.concurrency` 1000": {"concurrency": 1000},
-    '`memory_bytes="64MB"`': {"memory_bytes": "64MB"},
+    "alone": {},
+    "alone, `async.concurrency` 64": {"concurrency": 64},
+    "alone, `async.concurrency` 1000": {"concurrency": 1000},
+    '`WriteBack(memory_bytes="64MB")` above': {"memory_bytes": "64MB"},
 }
 """Options of the layer, and how many chunks zarr writes at once; None is zarr's own sharding."""
 
@@ -221,16 +221,17 @@ def written(kind: str, options: dict[str, Any] | None, data: Any, folder: Path) 
     store = Counted(fresh(kind, folder / "shards"))
     more = dict(options or {})
     concurrency = more.pop("concurrency", 10)
-    layer = Sharding(chunks_per_shard=[PER_SHARD] * 2, path="a", **more)
+    above = [WriteBack(**more)] if more else []
+    layer = Sharding(chunks_per_shard=[PER_SHARD] * 2, path="a")
     given = {"shards": (EDGE * PER_SHARD,) * 2} if options is None else {}
-    top = store if options is None else stack(store, layer)
+    top = store if options is None else stack(store, *above, layer)
     given |= {"chunks": (EDGE, EDGE), "shape": data.shape, "dtype": data.dtype, "compressors": None}
     array = zarr.create_array(top, name="a", **given)
     began, worked = time.perf_counter(), time.process_time()
     with zarr.config.set({"async.concurrency": concurrency}):
         array[:] = data
         if options is not None:
-            layer.flush_sync()
+            top.flush_sync()
         assert (array[:2, :] == data[:2, :]).all()
     processor, wall = time.process_time() - worked, time.perf_counter() - began
     return store.sets, store.gets, store.bytes / 1e6, processor, wall

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .arrays import open as open  # noqa: A004
     from .arrays import open_array as open_array
     from .arrays import open_group as open_group
+    from .base.registry import register as register
     from .base.stack import parse_stack as parse_stack
     from .base.stack import stack as stack
     from .base.stack import stack_to_json as stack_to_json
@@ -35,6 +36,7 @@ _HOMES = {
     "open_array": "arrays",
     "open_group": "arrays",
     "parse_stack": "base.stack",
+    "register": "base.registry",
     "stack": "base.stack",
     "stack_to_json": "base.stack",
     # The layers: one module each.

@@ -17,15 +17,14 @@ from zarr.storage import StoreLike, StorePath
 from zarr.storage._common import make_store_path
 
 from .base.array_documents import DOCUMENT, parse
-from .base.description import LayerOptions
-from .base.option_checks import size
+from .base.registry import check_registered
 from .base.stack import as_dict
 from .base.transformer import StorageTransformer
 from .core.errors import UnsupportedError, UsageError
 from .core.json_text import JSON
 from .layers.per_array.layer import PerArray
 from .layers.per_array.opened import Block, OpenArray, OpenGroup
-from .layers.sharding.buffer import DEFAULT_BYTES
+from .layers.write_back.layer import DEFAULT_BYTES, WriteBack
 
 AnyArray = TypeVar("AnyArray", bound=zarr.Array[Any])
 AnyGroup = TypeVar("AnyGroup", bound=zarr.Group)
@@ -48,11 +47,11 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     `mode` is "r+" by default (an existing node, for reading and writing), "r" for a read-only store; "w" and
     "a" may create a node, without transformers. Other arguments are passed on to `zarr.open`.
 
-    The result is also a context manager. In its block, arrays that are stored in shards by a `Sharding` layer
-    keep chunks in memory until their shard is whole, so that it is written once; at the end everything is
-    stored, and the store is closed if it was given as a path or URL. `memory_bytes`, a number or a text such
-    as "64MB" (default: 256 MB), is the budget for these chunks. If it is given, they wait without a block
-    too, until `flush()`, `flush_sync()` or `close()` of the result's `store`.
+    The result is also a context manager. In its block, changes wait in memory, so that each object is stored
+    once, as `WriteBack` says; at the end everything is stored, and the store is closed if it was given as a
+    path or URL. `memory_bytes`, a number or a text such as "64MB" (default: 256 MB), is the budget for these
+    changes. If it is given, they wait without a block too, until `flush()`, `flush_sync()` or `close()` of
+    the result's `store`.
 
     Raises
     ------
@@ -66,7 +65,7 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     --------
     >>> group = zarr.create_group("images.zarr")
     >>> zarrstack.open("images.zarr", mode="r").store
-    stack(LocalStore('file://images.zarr'), PerArray())
+    stack(LocalStore('file://images.zarr'), WriteBack(), PerArray())
     """
     create = mode in {"a", "w", "w-"}
     block, path_in_it = _block(
@@ -86,7 +85,7 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     return OpenArray.of(node, block) if isinstance(node, zarr.Array) else OpenGroup.of(node, block)
 
 
-def _is_draft(store: PerArray) -> bool:
+def _is_draft(store: Store) -> bool:
     """Whether a store has a `zarr.json` of the draft: `zarr_format` is text there, in v3 a number."""
     content = sync(store.get(DOCUMENT, default_buffer_prototype()))
     document = None if content is None else parse(content.to_bytes())
@@ -165,7 +164,7 @@ def create_array(
         For a layer that metadata may not name.
     UsageError
         For another `zarr_format` than 3: only its metadata can name storage transformers. For a layer with
-        `must_understand: false`.
+        `must_understand: false`, and for one that is not registered.
 
     Examples
     --------
@@ -183,7 +182,7 @@ def create_array(
             expected="zarr_format=3, which is the default",
             advice="For Zarr v2, put layers under the array yourself: zarrstack.stack.",
         )
-    entries = [each.to_json() if isinstance(each, LayerOptions) else each for each in storage_transformers]
+    entries = [_entry(each) for each in storage_transformers]
     if any(isinstance(entry, dict) and entry.get("must_understand") is False for entry in entries):
         raise UsageError(
             "a reader that skips a layer of an array would return other values",
@@ -194,9 +193,18 @@ def create_array(
     block, path = _block(
         store, name or "", create=True, storage_options=storage_options, memory_bytes=memory_bytes
     )
-    with block.store.declared(path, entries):
+    per_array = block.store.below
+    assert isinstance(per_array, PerArray)
+    with per_array.declared(path, entries):
         array = zarr.create_array(block.store, name=path or None, zarr_format=3, **options)
     return OpenArray.of(array, block)
+
+
+def _entry(layer: StorageTransformer | JSON) -> JSON:
+    if not isinstance(layer, StorageTransformer):
+        return layer
+    check_registered(type(layer))
+    return layer.to_json()
 
 
 def create_group(
@@ -237,14 +245,18 @@ def _block(
     storage_options: Mapping[str, Any] | None,
     memory_bytes: int | str | None,
 ) -> tuple[Block, str]:
-    """The `PerArray` over a store, with what a `with` statement needs; and the path of the node in it.
+    """`PerArray` over a store, below a `WriteBack` for `with` statements; and the path of the node in it.
 
-    With `memory_bytes`, chunks may wait from now on.
+    With `memory_bytes`, changes wait from now on.
     """
     mode: Mode | None = "a" if create else None
     place = sync(make_store_path(target, path=path, mode=mode, storage_options=as_dict(storage_options)))
-    store = place.store if isinstance(place.store, PerArray) else PerArray(place.store)
-    budget = DEFAULT_BYTES if memory_bytes is None else size(store, "memory_bytes", memory_bytes)
-    if memory_bytes is not None:
-        store.buffer_writes(budget)
-    return Block(store, budget, not isinstance(target, Store | StorePath)), place.path
+    store = place.store
+    if not (isinstance(store, WriteBack) and isinstance(store.below, PerArray)):
+        below = store if isinstance(store, PerArray) else PerArray(store)
+        store = WriteBack(below, memory_bytes=DEFAULT_BYTES if memory_bytes is None else memory_bytes)
+        if memory_bytes is None:
+            store.in_blocks()
+    elif memory_bytes is not None:
+        store = WriteBack(store.below, memory_bytes=memory_bytes)
+    return Block(store, not isinstance(target, Store | StorePath)), place.path

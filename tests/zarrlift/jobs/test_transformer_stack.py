@@ -126,12 +126,12 @@ def test_a_layer_that_keeps_values_in_memory_is_no_destination(
 ) -> None:
     from zarr.storage import LocalStore
 
-    from zarrstack import Log, Sharding, stack
+    from zarrstack import Log, WriteBack, stack
 
-    text = '[{"name": "sharding", "configuration": {"chunks_per_shard": [2], "memory_bytes": 1000}}]'
+    text = "write-back"
     assert main(["migrate", str(source), str(tmp_path / "result"), "--dest-through", text]) == 2
     assert "keeps values in memory, where a job that is killed loses them" in capsys.readouterr().err
-    store = stack(LocalStore(tmp_path / "result"), Log(), Sharding(chunks_per_shard=[2], memory_bytes="1MB"))
+    store = stack(LocalStore(tmp_path / "result"), Log(), WriteBack())
     for run in (zarrlift.plan, zarrlift.migrate):
         with pytest.raises(UsageError, match="keeps values in memory"):
             run(source, store)

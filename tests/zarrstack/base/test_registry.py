@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 from zarr.storage import MemoryStore
 
-from zarrstack import Log, Rekey, Retry, Throttle, stack
+from zarrstack import (
+    Log,
+    Rekey,
+    Retry,
+    StorageTransformer,
+    Throttle,
+    create_array,
+    open_array,
+    register,
+    stack,
+)
 from zarrstack.base import plugins, registry
 from zarrstack.base.stack import layers_from_json, parse_stack, stack_to_json
 from zarrstack.core.errors import UsageError
@@ -70,6 +80,33 @@ def test_a_bad_registration_says_what_is_wrong_and_hides_no_other(installed, nam
 def test_an_unknown_name_is_an_error_that_names_it_and_the_known_ones():
     with pytest.raises(UsageError, match=r"'nowhere'.*cache, log"):
         registry.find("nowhere")
+
+
+def test_a_layer_that_is_not_registered_is_refused_and_one_that_is_can_be_named(monkeypatch):
+    class Quota(StorageTransformer):
+        name, in_metadata = "quota", True
+
+    monkeypatch.setattr(registry, "_registered", {})
+    array = {"name": "a", "shape": (4,), "chunks": (2,), "dtype": "i4"}
+    store = MemoryStore()
+    with pytest.raises(UsageError, match=r"'quota' is not registered.*zarrstack\.register\(.*Quota\)"):
+        create_array(store, **array, storage_transformers=[Quota()])
+    assert store._store_dict == {}
+    assert register(Quota) is Quota
+    assert register(Quota) is Quota
+    create_array(store, **array, storage_transformers=[Quota()])[:] = 7
+    assert open_array(store, path="a")[:].tolist() == [7] * 4
+    assert parse_stack("quota")[0].name == "quota"
+
+
+@pytest.mark.parametrize("name", ["cache", "quota"])
+def test_two_layers_of_one_name_are_not_registered(name, monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    if name == "quota":
+        register(type("First", (StorageTransformer,), {"name": name}))
+    with pytest.raises(UsageError, match=f"another storage transformer is called '{name}'"):
+        register(type("Second", (StorageTransformer,), {"name": name}))
+    registry.find.cache_clear()
 
 
 def test_a_stack_keeps_its_order_as_json():

@@ -83,7 +83,7 @@ def test_readers(name, caplog):
 
 @pytest.mark.needs_reader("once")
 def test_chunks_that_wait_for_their_shard():
-    store = stack(Fresh(None), Sharding(chunks_per_shard=[64], path="a", memory_bytes=2_000_000))
+    store = stack(Fresh(None), WriteBack(memory_bytes=2_000_000), Sharding(chunks_per_shard=[64], path="a"))
     zarr.create_array(store, name="a", shape=(4000 * 4000,), chunks=(4000,), dtype="u1", compressors=None)
     assert peak(lambda: asyncio.run(write(store, 2000))) < 2_600_000
     store.close()

@@ -15,7 +15,7 @@ from tests.support.unpacking import unpacked
 from zarr.storage import LocalStore, MemoryStore
 
 import zarrstack
-from zarrstack import PerArray, Sharding
+from zarrstack import PerArray, Sharding, stack
 from zarrstack.base import registry
 from zarrstack.base.array_documents import GUARD
 from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError
@@ -120,7 +120,7 @@ def test_layers_are_named_from_the_array_down_to_the_store(store):
     array = create(store, [ENTRY, {"name": "mask"}])
     assert field(store) == [ENTRY, {"name": "mask"}]
     assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
-    assert array.store.below is store
+    assert array.store.below.below is store
 
 
 WAYS = {
@@ -544,3 +544,57 @@ def test_a_flush_reaches_the_layers_of_every_array(flush, entries, monkeypatch):
     store = create(MemoryStore(), entries).store
     flush(store)
     assert Held.flushes == 1
+
+
+class Counted(zarr.storage.WrapperStore):
+    """Notes the keys that are read."""
+
+    get_sync = set_sync = delete_sync = None
+
+    def __init__(self, store):
+        super().__init__(store)
+        self.gets = []
+
+    async def get(self, key, *args, **options):
+        self.gets.append(key)
+        return await self._store.get(key, *args, **options)
+
+
+def test_a_consolidated_group_takes_as_many_requests_as_through_zarr():
+    below = MemoryStore()
+    zarr.create_group(below)
+    for number in range(50):
+        zarr.create_array(below, name=f"a{number}", shape=(4,), chunks=(2,), dtype="i4")
+    consolidate(below)
+    plain, counted = Counted(below), Counted(below)
+    for store, group in ((plain, zarr.open_group(plain)), (counted, zarrstack.open_group(counted))):
+        assert len(dict(group.members())) == 50
+        group.attrs["x"] = 1
+        assert store.gets, "it is asked"
+    assert len(counted.gets) <= len(plain.gets) + 3
+
+
+def test_chunks_of_zarr_v2_take_one_request_each_at_any_depth():
+    below = MemoryStore()
+    array = zarr.create_array(
+        below, name="f/g/a", shape=(10, 10), chunks=(1, 1), dtype="i4", zarr_format=2, fill_value=-1
+    )
+    array[:] = 7
+    counts = []
+    for opened in (zarr.open_array, zarrstack.open_array):
+        counted = Counted(below)
+        array = opened(counted, path="f/g/a", mode="r")
+        counted.gets.clear()
+        assert (array[:] == 7).all()
+        counts.append(len(counted.gets))
+    assert counts[0] == 100
+    assert counts[1] <= 104, "the documents of the four nodes above are looked for once"
+
+
+def test_an_array_created_where_none_was_found_has_its_layers(store):
+    zarr.create_group(store, path="g")
+    layer = stack(store, PerArray())
+    assert asyncio.run(layer.exists("g/a/c/0")) is False
+    create(store)
+    assert (zarr.open_array(layer, path="g/a", mode="r")[:] == DATA).all()
+    assert len([key for key in keys(layer) if "/c/" in key]) == 16

@@ -47,7 +47,6 @@ LAYERS = {
     "rekey": lambda: Rekey(rules=[PREFIX]),
     "retry": Retry,
     "sharding": lambda: Sharding(chunks_per_shard=[2, 3], path="a"),
-    "sharding buffered": lambda: Sharding(chunks_per_shard=[2, 3], path="a", memory_bytes=15_000),
     "throttle": lambda: Throttle(in_flight=2),
     "write-back": lambda: WriteBack(memory_bytes=15_000),
 }
@@ -95,12 +94,19 @@ def suite(names):
     return test if names in QUICK else pytest.mark.slow(test)
 
 
-QUICK = {("per-array",), ("write-back",), ("write-back", "write-back"), ("sharding buffered",), *chosen(1)}
+QUICK = {
+    ("per-array",),
+    ("write-back",),
+    ("write-back", "write-back"),
+    ("write-back", "sharding"),
+    *chosen(1),
+}
 """Other layers alone have a module each."""
 TWICE = [(name, name) for name in sorted(LAYERS) if allowed((name, name))]
 STACKS = [
     *((name,) for name in sorted(LAYERS)),
     *TWICE,
+    ("write-back", "sharding"),
     *chosen(int(os.environ.get("ZARRSTACK_STACKS", "6"))),
 ]
 globals().update({test.__name__: test for test in map(suite, STACKS)})

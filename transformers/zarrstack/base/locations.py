@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, Final, NamedTuple
 
 from zarr.abc.store import Store
@@ -38,9 +39,7 @@ def location_of(store: Store) -> Location:
     for each in descend(store):
         if isinstance(each, StorageTransformer):
             if not each.transparent:
-                # A budget of memory translates nothing.
-                options = {name: value for name, value in each.options.items() if name != "memory_bytes"}
-                translations.append((type(each), repr(sorted(options.items()))))
+                translations.append((type(each), repr(sorted(each.options.items()))))
         elif not isinstance(each, LoggingStore):
             own = _own_location(each)
             if isinstance(each, WrapperStore):  # it may translate keys and values
@@ -63,12 +62,34 @@ def _own_location(store: Any) -> Location:
     if (system := getattr(store, "fs", None)) is not None:
         system = getattr(system, "sync_fs", system)
         kind = ("file system", type(system))
-        options = repr(sorted(getattr(system, "storage_options", {}).items()))
+        options = without_secrets(getattr(system, "storage_options", {}))
         return Location(kind, _folder(store.path), (*kind, options))
     # ObjectStore and ZipStore show their location in their repr (zarr 3.1.6, 3.4.2).
     place = (type(store).__qualname__, repr(store))
     inner = getattr(store, "store", store)
     return Location(place, "", ("store", id(inner)))
+
+
+_SECRET: Final = re.compile(
+    r"(^|[_-])(key|keys|secret|token|pass|password|passwd|passphrase|credentials?|auth|authorization|sas|"
+    r"cookies?|signature|session)([_-]|$)",
+    re.IGNORECASE,
+)
+"""Names of options that say who asks, not what is there."""
+_SECRET_PARTS: Final = re.compile(
+    r"(?<=://)[^/@\s]*@|(AccountKey|SharedAccessSignature)=[^;']*", re.IGNORECASE
+)
+"""The same within a text: a user in a URL, a key in a connection string."""
+
+
+def without_secrets(options: Mapping[str, Any]) -> str:
+    """The options of a file system as a text that stays the same with other credentials."""
+    shown = {
+        name: without_secrets(value) if isinstance(value, Mapping) else _SECRET_PARTS.sub("", repr(value))
+        for name, value in options.items()
+        if not _SECRET.search(str(name))
+    }
+    return repr(sorted(shown.items()))
 
 
 def _folder(path: Any) -> str:

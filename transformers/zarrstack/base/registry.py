@@ -1,8 +1,9 @@
 """Registered layers by name.
 
-A package registers a layer as an entry point of the group `zarrstack.transformers`, under the layer's `name`
-(source: https://packaging.python.org/en/latest/specifications/entry-points/). Layers are imported only when
-they are requested by name.
+`register` makes a layer known in this process. A package registers one as an entry point of the group
+`zarrstack.transformers`, under the layer's `name` (source:
+https://packaging.python.org/en/latest/specifications/entry-points/). Layers are imported only when they are
+requested by name.
 """
 
 from __future__ import annotations
@@ -23,9 +24,65 @@ if TYPE_CHECKING:
 GROUP: Final = "zarrstack.transformers"
 
 
+_registered: Final[dict[str, type[StorageTransformer]]] = {}
+"""Layers that this process registered itself."""
+
+
+def register(kind: type[StorageTransformer]) -> type[StorageTransformer]:
+    """Make a layer known under its `name` in this process; usable as a decorator of the class.
+
+    An entry point of its package makes it known in every process, such as the workers of dask.
+
+    Raises
+    ------
+    UsageError
+        If another layer has this name.
+
+    Examples
+    --------
+    >>> @zarrstack.register
+    ... class Quiet(zarrstack.StorageTransformer):
+    ...     name = "quiet"
+    >>> zarrstack.parse_stack("quiet")
+    [Quiet()]
+    """
+    try:
+        known = find(kind.name)
+    except UsageError:
+        known = None
+    if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise UsageError(
+            f"another storage transformer is called {kind.name!r}",
+            found=f"{known.__module__}.{known.__qualname__}",
+            advice="Choose another name.",
+        )
+    _registered[kind.name] = kind
+    find.cache_clear()
+    return kind
+
+
+def check_registered(kind: type[StorageTransformer]) -> None:
+    """UsageError unless a layer can be found again by the name that metadata has for it."""
+    try:
+        find(kind.name)
+    except UsageError as error:
+        if kind.name in names():
+            raise
+        raise UsageError(
+            f"the layer {kind.name!r} is not registered, and an array that names it could not be opened",
+            found=f"{kind.__module__}.{kind.__qualname__}",
+            advice=(
+                f"Call zarrstack.register({kind.__qualname__}) in every process that opens the array, or "
+                "register it as an entry point of its package."
+            ),
+        ) from error
+
+
 @functools.cache
 def find(name: str) -> type[StorageTransformer]:
     """Return the layer class of this name; UsageError if it is unknown or cannot be loaded."""
+    if name in _registered:
+        return _registered[name]
     points = _named(name)
     if not points:
         raise UsageError(
@@ -73,7 +130,7 @@ def _loaded(point: EntryPoint) -> type[StorageTransformer]:
 
 def names() -> list[str]:
     """The names of all registered layers; none is loaded."""
-    return sorted({point.name for point in plugins.registered(GROUP)})
+    return sorted({*_registered, *(point.name for point in plugins.registered(GROUP))})
 
 
 def _named(name: str) -> tuple[EntryPoint, ...]:

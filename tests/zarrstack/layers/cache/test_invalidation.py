@@ -44,7 +44,7 @@ def test_a_cleared_cache_reads_everything_again_and_the_archive_stays(options):
     assert [read(cache, key) for key in KEYS] == [b"old"] * 5
     change_behind(below, b"new")
     assert [read(cache, key) for key in KEYS] == [b"old"] * 5
-    asyncio.run(cache.clear_cache())
+    cache.clear_cache()
     assert cache.figures().memory_entries == 0
     if "disk" in options:
         assert files(options["disk"]) == []
@@ -61,7 +61,7 @@ def test_a_folder_is_forgotten_with_what_is_below_it_and_not_its_siblings(option
     for key in KEYS:
         read(cache, key)
     change_behind(below, b"new")
-    asyncio.run(cache.invalidate(prefix))
+    cache.invalidate(prefix)
     assert [read(cache, key) for key in KEYS] == [b"new"] * 3 + [b"old"] * 2
 
 
@@ -72,7 +72,7 @@ def test_a_single_key_is_forgotten_and_its_missing_answer_too(options):
     change_behind(below, b"new")
     asyncio.run(below.set("a/c/1", value(b"there")))
     assert read(cache, "a/c/1") is None
-    asyncio.run(cache.invalidate("a/c/1"))
+    cache.invalidate("a/c/1")
     assert read(cache, "a/c/1") == b"there"
 
 
@@ -86,7 +86,7 @@ def test_listings_of_the_folders_above_are_forgotten(options):
     assert asyncio.run(names()) == ["a", "ab", "zarr.json"]
     asyncio.run(below.set("b/c/0", value(b"x")))
     assert asyncio.run(names()) == ["a", "ab", "zarr.json"]
-    asyncio.run(cache.invalidate("b"))
+    cache.invalidate("b")
     assert asyncio.run(names()) == ["a", "ab", "b", "zarr.json"]
 
 
@@ -96,7 +96,7 @@ def test_a_read_in_progress_is_not_cached():
             found = await super().get(key, prototype, byte_range)
             if not self.__dict__.get("done"):
                 self.done = True
-                await cache.invalidate("a")
+                cache.invalidate("a")
                 await self.set(key, value(b"new"))
             return found
 
@@ -113,7 +113,7 @@ def test_other_sources_in_the_folder_keep_their_values(tmp_path):
         change_behind(cache.below, b"old")
         read(cache, "a/c/0")
         change_behind(cache.below, b"new")
-    asyncio.run(caches[0].clear_cache())
+    caches[0].clear_cache()
     assert len(files(tmp_path / "cache")) == 1
     assert [read(cache, "a/c/0") for cache in caches] == [b"new", b"old"]
 
@@ -129,7 +129,7 @@ def test_all_processes_forget(tmp_path):
         from zarr.storage import LocalStore
         from zarrstack import Cache
         cache = Cache(LocalStore({str(tmp_path / "x")!r}), disk={str(tmp_path / "cache")!r})
-        asyncio.run(cache.clear_cache())
+        cache.clear_cache()
     """
     assert read(cache, "a/c/0") == b"old"
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
@@ -142,5 +142,5 @@ def test_a_read_only_cache_can_be_emptied(options):
     cache = stack(below, Cache(**options)).with_read_only(True)
     assert read(cache, "a/c/0") == b"old"
     change_behind(below, b"new")
-    asyncio.run(cache.clear_cache())
+    cache.clear_cache()
     assert read(cache, "a/c/0") == b"new"

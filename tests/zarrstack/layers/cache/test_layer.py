@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from tests.support.chances import fewer
 from tests.support.stores import PROTOTYPE, Counted, Hours, buffer, read
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
-from zarr.storage import LocalStore, MemoryStore, ZipStore
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, ZipStore
 
 from zarrstack.base.descend import serves_sync
+from zarrstack.base.locations import without_secrets
 from zarrstack.base.stack import layers_from_json, parse_stack, stack
 from zarrstack.base.sync_calls import complete
 from zarrstack.core.errors import StorageError, UsageError
@@ -662,3 +663,35 @@ class TestFolderOverFolder(TestFolder):
 class TestFolderWithListingsOverFolder(TestFolderOverFolder):
     def layers(self):
         return [Cache(disk=self.disk, source="x", listings=True)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ({"token": "a"}, {"token": "b"}, True),
+        ({"key": "a", "secret": "b"}, {"key": "c", "secret": "d", "session_token": "e"}, True),
+        ({"client_kwargs": {"headers": {"Authorization": "a"}}}, {"client_kwargs": {"headers": {}}}, True),
+        ({"connection_string": "Name=x;AccountKey=1"}, {"connection_string": "Name=x;AccountKey=2"}, True),
+        ({"connection_string": "Name=x;AccountKey=1"}, {"connection_string": "Name=y;AccountKey=1"}, False),
+        ({"url": "ftp://me:one@host"}, {"url": "ftp://me:two@host"}, True),
+        ({"endpoint_url": "https://a"}, {"endpoint_url": "https://b"}, False),
+        ({"client_kwargs": {"url": "https://a"}}, {"client_kwargs": {"url": "https://b"}}, False),
+        ({"account_name": "a"}, {"account_name": "b"}, False),
+    ],
+)
+def test_new_credentials_do_not_make_another_source(first, second, same):
+    assert (without_secrets(first) == without_secrets(second)) is same
+
+
+def test_a_cache_on_disk_stays_warm_with_a_new_token(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "0").write_bytes(b"x")
+    figures = []
+    for host, token in (("one", "first"), ("one", "second"), ("two", "second")):
+        options = {"host": host, "token": token}
+        below = FsspecStore.from_url(f"file://{tmp_path / 'a'}", storage_options=options)
+        cache = Cache(below, disk=tmp_path / "tier", memory_bytes=0)
+        assert run(lambda cache=cache: cache.get("0", PROTOTYPE)).to_bytes() == b"x"
+        figures.append((cache.figures().misses, cache.figures().hits))
+        cache.close()
+    assert figures == [(1, 0), (0, 1), (1, 0)]

@@ -264,21 +264,21 @@ class Cache(ListingCache):
 
     # -- the cache alone -------------------------------------------------------------------------
 
-    async def clear_cache(self) -> None:
+    def clear_cache(self) -> None:
         """Forget all cached values, in both tiers and all processes that share the folder.
 
         The store below does not change, and other stores that are cached in the folder keep their values.
         """
-        await self.invalidate("")
+        self.invalidate("")
 
-    async def invalidate(self, prefix: str) -> None:
+    def invalidate(self, prefix: str) -> None:
         """Forget what is cached of a key, or of a folder and everything below it, as `clear_cache` does.
 
         Call it after a change that bypassed the cache.
         """
         if not self._state.ready:
-            await self._open_tier()
-        await asyncio.to_thread(self._state.invalidate, prefix.strip("/"))
+            complete(self._open_tier(blocking=True))
+        self._state.invalidate(prefix.strip("/"))
 
     async def _apply(
         self, path: str, work: Work, value: bytes | None = None, *, blocking: bool = False

@@ -9,6 +9,7 @@ from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, LoggingStore, ZipStore
 
 from ...base.descend import descend
+from ...base.locations import without_secrets
 from ...base.transformer import StorageTransformer
 from ...core.errors import UsageError
 from ...core.json_text import canonical
@@ -50,13 +51,14 @@ def _name(store: Store) -> str | None:
 
 
 def _fsspec_name(store: FsspecStore) -> str:
-    protocol = store.fs.protocol
+    system = getattr(store.fs, "sync_fs", store.fs)
+    protocol = system.protocol
     protocols = (protocol,) if isinstance(protocol, str) else tuple(protocol)
     if "memory" in protocols:
         raise _nameless(store)
-    # The options tell endpoints apart; a digest keeps secrets out of the tier.
-    options = hashlib.blake2b(repr(sorted(store.fs.storage_options.items())).encode(), digest_size=16)
-    return f"{protocols[0]}://{store.path} {type(store.fs).__name__} {options.hexdigest()}"
+    # The options tell endpoints apart; with a new token, the values are the same.
+    options = hashlib.blake2b(without_secrets(system.storage_options).encode(), digest_size=16)
+    return f"{protocols[0]}://{store.path} {type(system).__name__} {options.hexdigest()}"
 
 
 def _nameless(store: Store) -> UsageError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zarr.abc.store import Store
@@ -14,9 +13,6 @@ from ...base.stack import stack
 from ...base.transformer import StorageTransformer
 from ...core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
 from ...core.json_text import JSON, JSONObject, excerpt
-from ...core.paths import folder_prefix
-from ..sharding.buffer import ShardBuffer
-from ..sharding.buffered import BufferedArray, Buffering
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +38,8 @@ class DescribedArray:
             raise self.error
 
 
-def describe(below: Store, path: str, document: JSONObject, buffer: ShardBuffer | None) -> DescribedArray:
-    """Return a document's array with its layers; invalid ones are reported in its `error`.
-
-    Layers that can hold chunks in memory do so in `buffer`, unless a layer above them refuses that.
-    """
+def describe(below: Store, path: str, document: JSONObject) -> DescribedArray:
+    """Return a document's array with its layers; invalid ones are reported in its `error`."""
     entries: list[JSON] = []
     layers: list[StorageTransformer] = []
     try:
@@ -74,7 +67,6 @@ def describe(below: Store, path: str, document: JSONObject, buffer: ShardBuffer 
                 )
             layers.append(kind.for_array(configuration, path, document))
         store = stack(below, *layers)
-        buffer_in(layers, buffer)
     except ZarrstackError as error:
         if isinstance(error, UsageError):
             error = MetadataError.of(error.problem)
@@ -96,59 +88,3 @@ def _check_members(document: JSONObject) -> None:
                 found=excerpt(document.get(name)),
                 expected=expected,
             )
-
-
-def buffer_in(layers: Sequence[StorageTransformer], buffer: ShardBuffer | None) -> None:
-    """Let layers hold chunks in a buffer, unless a layer above them refuses that."""
-    for number, layer in enumerate(layers):
-        if isinstance(layer, BufferedArray) and buffer is not None:
-            layer.use_buffer(buffer)
-            if any(above.check_below(layer) is not None for above in layers[:number]):
-                layer.use_buffer(None)
-
-
-class BufferedArrays(Buffering):
-    """The arrays that have been accessed so far, and their buffer."""
-
-    _arrays: dict[str, DescribedArray]
-
-    def buffer_writes(self, memory_bytes: int) -> None:
-        """Let the sharding layers of all arrays keep chunks in memory until their shards are whole.
-
-        They share one budget. `flush`, `flush_sync`, `close` and `end_buffer` store what waits.
-        """
-        self._own_buffer = ShardBuffer(memory_bytes)
-        for array in list(self._arrays.values()):
-            buffer_in(array.layers, self._own_buffer)
-
-    def end_buffer(self) -> None:
-        """Store what waits; afterwards a chunk is stored when `set` returns."""
-        if self._own_buffer is not None:
-            self.flush_sync()
-            self._own_buffer.active = False
-            self._own_buffer = None
-
-    def _buffered(self, path: str = "") -> list[BufferedArray]:
-        """The layers, from the array down, that may hold chunks of the arrays at and below a path."""
-        folder = folder_prefix(path)
-        arrays = [array for each, array in list(self._arrays.items()) if f"{each}/".startswith(folder)]
-        return [layer for array in arrays for layer in array.layers if isinstance(layer, BufferedArray)]
-
-    async def store_waiting(self, path: str = "", *, seen: bool = True) -> None:
-        """Store all chunks that wait of the arrays at and below a path."""
-        for layer in self._buffered(path):
-            await layer.store_waiting(seen=seen)
-
-    def _tops(self) -> list[StorageTransformer]:
-        """The topmost layer of each array, which passes a flush on to those below it."""
-        return [array.layers[0] for array in list(self._arrays.values()) if array.layers]
-
-    async def flush(self) -> None:
-        for layer in self._tops():
-            await layer.flush()
-        await super().flush()
-
-    def flush_sync(self) -> None:
-        for layer in self._tops():
-            layer.flush_sync()
-        super().flush_sync()

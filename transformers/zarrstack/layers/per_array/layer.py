@@ -19,8 +19,6 @@ from typing import Any, Self
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
-from zarr.core.common import concurrent_map
-from zarr.core.config import config
 
 from ...base.array_documents import (
     CONSOLIDATED,
@@ -38,13 +36,15 @@ from ...base.array_documents import (
 from ...base.byte_ranges import cut
 from ...base.descend import UNBOUND, remove_below
 from ...base.locations import same_location
+from ...base.transformer import StorageTransformer
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject
 from ...core.paths import ancestors, folder_prefix, parents, prefix_of
-from .described import BufferedArrays, DescribedArray, describe
+from ...system.shared_locks import may_block
+from .described import DescribedArray, describe
 
 
-class PerArray(BufferedArrays):
+class PerArray(StorageTransformer):
     """Applies to each array the stack that its `storage_transformers` name.
 
     Metadata may name only layers with `in_metadata`. Layers see the chunk keys of their array, never
@@ -61,13 +61,16 @@ class PerArray(BufferedArrays):
 
     def __init__(self, store: Store | None = None) -> None:
         super().__init__(store)
-        self._arrays = {}
+        self._arrays: dict[str, DescribedArray] = {}
+        self._without_array: set[str] = set()
+        """Paths at which no array was found when chunks were requested."""
+        self._of_v2: set[str] = set()
+        """Paths of arrays of Zarr v2, below which no other array is."""
         self._declared: dict[str, list[JSON]] = {}
 
     def _with_store(self, store: Store) -> Self:
         # The arrays' stacks are built on this view's store: a copy builds its own.
         copy = type(self)(store)
-        copy._own_buffer = self._own_buffer  # noqa: SLF001 - of the same class
         if self._store is not UNBOUND:
             same_location(store, self._store)
         return copy
@@ -98,26 +101,34 @@ class PerArray(BufferedArrays):
     def _learn(self, path: str, document: JSONObject) -> DescribedArray:
         """Record the array of a document; a known stack is kept if the layers are equal."""
         previous = self._arrays.get(path)
-        array = describe(self._store, path, document, self._buffer)
+        array = describe(self._store, path, document)
         if previous is not None and previous.has_same_layers(array):
             array = replace(array, layers=previous.layers, store=previous.store)
         self._arrays[path] = array
+        self._without_array.discard(path)
         return array
 
-    async def _array_of(self, key: str) -> DescribedArray | None:
-        """Return the array that contains a key, or the contents of a folder `key + "/"`."""
+    async def _array_of(self, key: str, *, again: bool = True) -> DescribedArray | None:
+        """Return the array that contains a key, or the contents of a folder `key + "/"`.
+
+        With `again`, documents are also read at paths that had none, or that of a group.
+        """
         paths = tuple(ancestors(key))
         for path in paths:
             if (array := self._arrays.get(path)) is not None:
                 return array
         for path in paths:
-            if (array := await self._array_at(path)) is not None:
-                return array
+            if again or path not in self._without_array:
+                if (array := await self._array_at(path)) is not None:
+                    return array
+                self._without_array.add(path)
+            if not again and path in self._of_v2:
+                break
         return None
 
     async def _target(self, key: str) -> Store:
         """The store that holds a key other than a document."""
-        array = await self._array_of(key)
+        array = await self._array_of(key, again=False)
         if array is None:
             return self._store
         array.check()
@@ -125,14 +136,24 @@ class PerArray(BufferedArrays):
 
     def cache_of(self, key: str) -> Any:
         """The state of the cache below the array that contains a key, if the array is known."""
-        arrays = (self._arrays.get(path) for path in ancestors(key))
-        below = next((getattr(array.store, "cache_of", None) for array in arrays if array is not None), None)
+        below = getattr(self._known_store(key), "cache_of", None)
         return None if below is None else below(key)
+
+    def stored_in(self, key: str) -> tuple[str, int] | None:
+        below = getattr(self._known_store(key), "stored_in", None)
+        return None if below is None else below(key)
+
+    def _known_store(self, key: str) -> Store | None:
+        """The stack of the known array that contains a key."""
+        arrays = (self._arrays.get(path) for path in ancestors(key))
+        return next((array.store for array in arrays if array is not None), None)
 
     def _forget(self, folder: str) -> None:
         for path in list(self._arrays):  # other threads may add entries concurrently
             if f"{path}/".startswith(folder):
                 self._arrays.pop(path, None)
+        self._without_array.clear()
+        self._of_v2.clear()
 
     async def _get_document(self, path: str, prototype: BufferPrototype) -> Buffer | None:
         """Return a document as shown to zarr-python: without transformers, and without what hides them."""
@@ -140,7 +161,7 @@ class PerArray(BufferedArrays):
         document = None if value is None else parse(value.to_bytes())
         if document is None or not is_array(document):
             self._arrays.pop(path, None)
-            if document is None or not await self._hides_transformers(document, path):
+            if document is None or not self._hides_transformers(document, path):
                 return value
             del document[CONSOLIDATED]
         else:
@@ -150,22 +171,24 @@ class PerArray(BufferedArrays):
             document = {name: member for name, member in document.items() if name != GUARD} | {FIELD: []}
         return prototype.buffer.from_bytes(json.dumps(document).encode())
 
-    async def _hides_transformers(self, group: JSONObject, path: str) -> bool:
-        """Whether a group has consolidated metadata, and below it is an array with transformers.
+    def _hides_transformers(self, group: JSONObject, path: str) -> bool:
+        """Whether a group has consolidated metadata, and below it is known to be an array with transformers.
 
-        The document of each array that is listed is read, because the list may be older.
+        The documents of the arrays that it lists are not read. An array that has transformers by now is read
+        through them nevertheless: its own document is read for the first of its chunks.
         """
         if not isinstance(group.get(CONSOLIDATED), dict):
             return False
-        listed = dict(consolidated_in(group, path))
-        limit = config.get("async.concurrency")
-        own = await concurrent_map([(where,) for where in listed], self._array_at, limit)
         known = [array for where, array in list(self._arrays.items()) if where.startswith(prefix_of(path))]
-        documents = [*listed.values(), *(array.document for array in (*own, *known) if array is not None)]
+        documents = [*dict(consolidated_in(group, path)).values(), *(array.document for array in known)]
         return any(map(names_transformers, documents))
 
-    async def _set_document(self, path: str, value: Buffer) -> None:
-        """Write a document, including its array's transformers."""
+    async def check_set(self, key: str, value: Buffer) -> None:
+        if (path := node_of(key)) is not None:
+            await self._prepared(path, value)
+
+    async def _prepared(self, path: str, value: Buffer) -> tuple[Buffer, DescribedArray | None]:
+        """A document with its array's transformers, and its array; UsageError if they cannot follow it."""
         document = parse(value.to_bytes())
         array = None
         if document is not None and is_array(document):
@@ -173,16 +196,20 @@ class PerArray(BufferedArrays):
             if entries:
                 document |= {FIELD: entries, GUARD: {"must_understand": True}}
                 value = type(value).from_bytes(json.dumps(document, indent=2).encode())
-            array = describe(self._store, path, document, self._buffer)
+            array = describe(self._store, path, document)
             array.check()
             if (before := await self._array_at(path)) is not None:
                 self._check_change(path, before, array)
-            if entries:
-                await self._remove_consolidated(path)
-        elif document is not None and await self._hides_transformers(document, path):
+        elif document is not None and self._hides_transformers(document, path):
             del document[CONSOLIDATED]
             value = type(value).from_bytes(json.dumps(document, indent=2).encode())
-        await self.store_waiting(path)
+        return value, array
+
+    async def _set_document(self, path: str, value: Buffer) -> None:
+        """Write a document, including its array's transformers."""
+        value, array = await self._prepared(path, value)
+        if array is not None and array.entries:
+            await self._remove_consolidated(path)
         await self._store.set(key_of(path), value)
         if array is None:
             self._arrays.pop(path, None)
@@ -221,7 +248,11 @@ class PerArray(BufferedArrays):
         """Return the value or a byte range of it; documents are shown without transformers."""
         path = node_of(key)
         if path is None:
-            return await (await self._target(key)).get(key, prototype, byte_range)
+            value = await (await self._target(key)).get(key, prototype, byte_range)
+            folder, _, name = key.rpartition("/")
+            if name == ".zarray" and value is not None:
+                self._of_v2.add(folder)
+            return value
         value = await self._get_document(path, prototype)
         return None if value is None else cut(value, byte_range)
 
@@ -240,7 +271,6 @@ class PerArray(BufferedArrays):
         if path is None:
             await (await self._target(key)).delete(key)
         else:
-            await self.store_waiting(path)
             await self._store.delete(key)
             self._arrays.pop(path, None)
 
@@ -311,3 +341,30 @@ class PerArray(BufferedArrays):
                 await each.store.delete_dir(path)
             await remove_below(self._store, prefix)
         self._forget(folder)
+
+    # -- flush and close -------------------------------------------------------------------------------
+
+    def _tops(self) -> list[StorageTransformer]:
+        """The topmost layer of each array, which passes a flush on to those below it."""
+        return [array.layers[0] for array in list(self._arrays.values()) if array.layers]
+
+    async def flush(self) -> None:
+        for layer in self._tops():
+            await layer.flush()
+        await super().flush()
+
+    def flush_sync(self) -> None:
+        for layer in self._tops():
+            layer.flush_sync()
+        super().flush_sync()
+
+    def close(self) -> None:
+        """Store what layers of arrays hold, then close the store below; await `flush` before, in its loop."""
+        if may_block():
+            self.flush_sync()
+        super().close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._store is not UNBOUND:
+            self.flush_sync()
+        return super().__reduce__()

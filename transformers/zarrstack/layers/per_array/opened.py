@@ -6,15 +6,14 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import zarr
 
-from .layer import PerArray
+from ..write_back.layer import WriteBack
 
 
 class Block(NamedTuple):
     """What a `with` statement needs to know."""
 
-    store: PerArray
-    budget: int
-    """Bytes of chunks that may wait for their shards."""
+    store: WriteBack
+    """The stack of the node: its changes wait inside the block."""
     closes: bool
     """Whether to close the store: if it was opened for this node."""
 
@@ -35,19 +34,18 @@ class _InBlock:
         return opened
 
     @property
-    def store(self) -> PerArray:
-        """The store, whose `flush`, `flush_sync` and `figures` are about the chunks that wait."""
-        store: PerArray = getattr(self, self._wraps).store
+    def store(self) -> WriteBack:
+        """The store, whose `flush`, `flush_sync` and `figures` are about the changes that wait."""
+        store: WriteBack = getattr(self, self._wraps).store
         return store
 
     def __enter__(self) -> Self:
-        if not self.store.buffers:
-            self.store.buffer_writes(self._block.budget)
+        self.store.begin()
         return self
 
     def __exit__(self, *error: object) -> None:
         # If what waits cannot be stored, the store stays open with it.
-        self.store.end_buffer()
+        self.store.end()
         if self._block.closes:
             self.store.close()
 
@@ -56,12 +54,12 @@ class _InBlock:
 
 
 class OpenArray(_InBlock, zarr.Array[Any]):
-    """An array; in a `with` statement, its chunks may wait until their shard is whole."""
+    """An array; in a `with` statement, changes wait in memory, so that each object is stored once."""
 
     _plain, _wraps = zarr.Array, "_async_array"
 
 
 class OpenGroup(_InBlock, zarr.Group):
-    """A group; in a `with` statement, the chunks of its arrays may wait until their shard is whole."""
+    """A group; in a `with` statement, changes wait in memory, so that each object is stored once."""
 
     _plain, _wraps = zarr.Group, "_async_group"

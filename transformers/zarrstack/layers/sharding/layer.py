@@ -13,25 +13,22 @@ from typing import Any, Self
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 
-from ...base.array_documents import is_document
-from ...base.byte_ranges import content, cut, immutable
+from ...base.byte_ranges import content
 from ...base.chunks import ChunkNames
-from ...base.descend import remove_below
-from ...base.option_checks import size
-from ...base.transformer import Values
+from ...base.descend import UNBOUND, descend, remove_below
+from ...base.locations import Location, location_of, same_location
+from ...base.transformer import StorageTransformer, Values
 from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject
 from ...core.shard_index import IndexFormat
-from ...system.shared_locks import run_to_completion
-from .buffer import ShardBuffer, flush, open_shard, open_shards, settle
-from .buffered import STORED, BufferedArray
+from ...system.shared_locks import SharedLock, lock_of, run_to_completion
 from .listing import list_below, list_names
 from .shard import ChunkChange, Place, ShardForm
-from .stored_shard import ShardWriters
+from .stored_shard import ShardWriters, StoredShard
 
 
-class Sharding(BufferedArray):
+class Sharding(StorageTransformer):
     """Stores the chunks of one array in shards; every other key passes through.
 
     `chunks_per_shard` has one number per axis (with `ndim`, missing trailing numbers are 1). `path` is the
@@ -42,9 +39,7 @@ class Sharding(BufferedArray):
     Within a process, a shard has one writer at a time and readers wait for it: across all layers over the
     same location, in any thread or event loop. Concurrent writer processes must not share shards.
 
-    With `memory_bytes`, a number or a text such as "64MB", chunks wait in memory until their shard is whole,
-    this budget is full, or the layer is flushed or closed. All stacks over the same location in this process
-    see them; a crash loses those that were not flushed, never a stored shard.
+    Each write rewrites a shard. With `WriteBack` above, chunks wait until their shard is whole.
 
     An invalid shard raises a ChunkError that names its key, when it is read or partly rewritten. Listings and
     `exists` read only the index and do not compare it with the length of the object. Replacing or removing
@@ -73,7 +68,6 @@ class Sharding(BufferedArray):
         index_codecs: JSON = None,
         index_location: JSON = "end",
         ndim: int | None = None,
-        memory_bytes: int | str | None = None,
     ) -> None:
         super().__init__(store)
         form = IndexFormat.DRAFT.to_json() | {"index_location": index_location}
@@ -84,10 +78,7 @@ class Sharding(BufferedArray):
         self._names = ChunkNames(path, len(self._form.chunks), encoding)
         self._options = self._normal_options()
         self._writers = ShardWriters()
-        if memory_bytes is not None:
-            budget = size(self, "memory_bytes", memory_bytes)
-            self._options["memory_bytes"] = budget
-            self.use_buffer(ShardBuffer(budget))
+        self._known_location: Location | None = None
 
     def _normal_options(self) -> dict[str, Any]:
         """The options as JSON, without those that have their default value."""
@@ -105,15 +96,14 @@ class Sharding(BufferedArray):
     def for_array(cls, configuration: JSONObject, path: str, document: JSONObject) -> Self:
         """Return the layer for one array; path, axes and chunk key encoding come from the array's metadata.
 
-        UsageError if the configuration sets one of these or `memory_bytes`, or has more axes than the array.
+        UsageError if the configuration sets one of these, or has more axes than the array.
         """
-        own = {"path", "ndim", "chunk_key_encoding", "memory_bytes"}
+        own = {"path", "ndim", "chunk_key_encoding"}
         if names := sorted(own & set(configuration)):
             raise UsageError(
                 f"layer {cls.name!r}: option {names[0]!r} is not allowed in an array's metadata",
                 node=path,
                 expected=", ".join(sorted(set(cls.option_names()) - own)),
-                advice="Pass it to zarrstack.open." if names[0] == "memory_bytes" else None,
             )
         whole = {
             "path": path,
@@ -130,6 +120,39 @@ class Sharding(BufferedArray):
             return f"its shards are named by the chunk key encoding {self._names.encoding}"
         return None
 
+    # -- where the shards are ------------------------------------------------------------------------
+
+    def stored_in(self, key: str) -> tuple[str, int] | None:
+        chunk = self._names.coordinates(key)
+        if chunk is None:
+            return super().stored_in(key)
+        shard, _ = self._form.locate(chunk)
+        return self._names.key(shard), self._form.count
+
+    @property
+    def _location(self) -> Location:
+        if self._known_location is None:
+            location = location_of(self._store)
+            # Nested shards may have the same keys as outer ones; the depth distinguishes them.
+            depth = sum(isinstance(each, Sharding) for each in descend(self))
+            self._known_location = location._replace(place=(location.place, depth))
+        return self._known_location
+
+    def _with_store(self, store: Store) -> Self:
+        if self._store is not UNBOUND:
+            _ = self._location  # a copy has that of the original
+            same_location(store, self._store)
+        return super()._with_store(store)
+
+    def _shard(self, key: str) -> StoredShard:
+        return StoredShard(store=self._store, key=key, form=self._form, node=self._names.path)
+
+    def _lock(self, shard: str) -> SharedLock:
+        """The lock of a shard; the empty name stands for all shards of this array."""
+        location = self._location
+        kind = "shard" if shard else "array"
+        return lock_of((kind, location.place), location.base + (shard or self._names.region))
+
     # -- reading ------------------------------------------------------------------------------
 
     async def get(
@@ -143,8 +166,6 @@ class Sharding(BufferedArray):
         if chunk is None:
             return await self._store.get(key, prototype, byte_range)
         where, place = self._form.locate(chunk)
-        if (value := await self._waiting(where, place)) is not STORED:
-            return None if value is None else cut(prototype.buffer.from_bytes(value), byte_range)
         shard = self._names.key(where)
         async with self._lock(shard).reading():
             return await (await self._shard(shard).open()).get(place, prototype, byte_range)
@@ -162,10 +183,7 @@ class Sharding(BufferedArray):
                 others.append((number, key, part))
                 continue
             where, place = self._form.locate(chunk)
-            if (value := await self._waiting(where, place)) is STORED:
-                wanted.setdefault(self._names.key(where), []).append((number, place, part))
-            elif value is not None:
-                values[number] = cut(prototype.buffer.from_bytes(value), part)
+            wanted.setdefault(self._names.key(where), []).append((number, place, part))
 
         async def plain(number: int, key: str, part: ByteRequest | None) -> None:
             values[number] = await self._store.get(key, prototype, part)
@@ -189,8 +207,6 @@ class Sharding(BufferedArray):
         if chunk is None:
             return await self._store.exists(key)
         where, place = self._form.locate(chunk)
-        if (value := await self._waiting(where, place)) is not STORED:
-            return value is not None
         shard = self._names.key(where)
         async with self._lock(shard).reading():
             return place in await self._shard(shard).open()
@@ -201,12 +217,9 @@ class Sharding(BufferedArray):
         if chunk is None:
             return await self._store.getsize(key)
         where, place = self._form.locate(chunk)
-        if (value := await self._waiting(where, place)) is STORED:
-            shard = self._names.key(where)
-            async with self._lock(shard).reading():
-                length = await (await self._shard(shard).open()).getsize(place)
-        else:
-            length = None if value is None else len(value)
+        shard = self._names.key(where)
+        async with self._lock(shard).reading():
+            length = await (await self._shard(shard).open()).getsize(place)
         if length is None:
             raise FileNotFoundError(key)
         return length
@@ -214,7 +227,7 @@ class Sharding(BufferedArray):
     # -- writing ------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value; a chunk waits in the buffer, or else its shard is rewritten."""
+        """Write a whole value; the shard of a chunk is rewritten."""
         await self._set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
@@ -225,41 +238,20 @@ class Sharding(BufferedArray):
         self._check_writable()
         chunk = self._names.coordinates(key)
         if chunk is None:
-            await self._barrier(key)
             await (self._store.set_if_not_exists if if_absent else self._store.set)(key, value)
-            return
-        shard, place = self._form.locate(chunk)
-        change = self._change_of(place, value, if_absent=if_absent)
-        if self._buffer is None:
-            await self._change(shard, change)
-        elif if_absent:
-            await self._put_missing(self._buffer, shard, change)
         else:
-            await self._buffer.put(change, self._at(shard))
-
-    def _change_of(self, place: Place, value: Buffer, *, if_absent: bool = False) -> ChunkChange:
-        # What waits is copied: the caller may change its array.
-        data = content(value)
-        return ChunkChange(place, data if self._buffer is None else immutable(value), if_absent)
+            shard, place = self._form.locate(chunk)
+            await self._change(shard, ChunkChange(place, content(value), if_absent))
 
     async def delete(self, key: str) -> None:
         """Remove a key; a missing key is not an error. Removing a shard's last chunk removes the shard."""
         self._check_writable()
         chunk = self._names.coordinates(key)
         if chunk is None:
-            await self._barrier(key)
             await self._store.delete(key)
-            return
-        shard, place = self._form.locate(chunk)
-        if self._buffer is None:
-            await self._change(shard, ChunkChange(place, None))
         else:
-            await self._buffer.put(ChunkChange(place, None), self._at(shard))
-
-    async def _barrier(self, key: str) -> None:
-        """Store what waits before a document changes, which may describe it."""
-        if is_document(key):
-            await flush(self._array)
+            shard, place = self._form.locate(chunk)
+            await self._change(shard, ChunkChange(place, None))
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path; all shards of an array at once, without reading them."""
@@ -267,21 +259,15 @@ class Sharding(BufferedArray):
         folder = prefix.rstrip("/") + "/" if prefix.strip("/") else ""
         if self._names.region.startswith(folder):
             async with self._lock("").writing():
-                await run_to_completion(self._remove_all(folder))
+                await run_to_completion(self._remove(folder.rstrip("/")))
         else:  # Empty folders remain: another writer may be creating a shard there. Listings omit them.
             await super().delete_dir(prefix)
 
-    async def _remove_all(self, folder: str) -> None:
-        waiting = [(each, dict(each.changes)) for each in open_shards(self._array)]
-        await remove_below(self._store, folder.rstrip("/"))
-        for each, changes in waiting:
-            settle(each, changes)
+    async def _remove(self, path: str) -> None:
+        await remove_below(self._store, path)
 
     async def _change(self, shard: Place, change: ChunkChange) -> None:
-        """Write a change into its shard, after those that wait."""
-        waiting = open_shard(self._array, shard)
-        if waiting is not None:
-            await waiting.buffer.store(waiting)
+        """Write a change into its shard."""
         key = self._names.key(shard)
         # `delete_dir` holds this lock, which covers all shards of the array, exclusively.
         async with self._lock("").reading():
@@ -291,13 +277,11 @@ class Sharding(BufferedArray):
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Every key with this prefix; chunk keys come from the indexes of their shards."""
-        keys = list_below(self._store, prefix, self._names, self._form, self._keys_in)
-        return self._flushed(prefix, keys)
+        return list_below(self._store, prefix, self._names, self._form, self._keys_in)
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """The distinct names directly below a path, except those that lead only to empty shards."""
-        names = list_names(self._store, prefix, self._names, self._list_dir, self.is_empty)
-        return self._flushed(prefix, names)
+        return list_names(self._store, prefix, self._names, self._list_dir, self.is_empty)
 
     async def _keys_in(self, key: str, shard: Place) -> list[str]:
         """The keys of the chunks in a shard."""

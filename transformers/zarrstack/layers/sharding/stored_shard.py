@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
@@ -17,8 +17,6 @@ from ...core.shard_index import ShardIndex
 from ...system.fork_safety import new_lock, reset_after_fork
 from ...system.shared_locks import SharedLock, run_to_completion
 from .shard import ChunkChange, Place, ShardForm, apply
-
-Assembled: TypeAlias = Callable[[bytes, dict[Place, memoryview]], None]
 
 PROOF_BYTES: Final = 2**16
 """Maximum distance past a chunk that one read covers, to verify the shard's length without a second read."""
@@ -38,55 +36,34 @@ class StoredShard:
 
         ChunkError for an invalid index.
         """
-        data = await self._read_index()
+        size = self.form.index_size
+        at_end = self.form.index.location == "end"
+        where = SuffixByteRequest(size) if at_end else RangeByteRequest(0, size)
+        data = await self.store.get(self.key, default_buffer_prototype(), where)
         if data is None:
             return OpenShard(shard=self, index=None)
         with self._named():
             return OpenShard(shard=self, index=self.form.parse_index(data.to_bytes()))
 
-    async def rewrite(self, changes: Sequence[ChunkChange], *, assembled: Assembled | None = None) -> None:
+    async def rewrite(self, changes: Sequence[ChunkChange]) -> None:
         """Apply changes; a shard left without chunks is removed.
-
-        `assembled`, of changes that waited in memory, is called with the new object and the chunks as parts
-        of it. Before a shard is written that was not replaced as a whole, its index is then read again,
-        and if another process has changed it meanwhile, the changes are applied to what is there now.
 
         ChunkError if a chunk that remains cannot be read.
         """
         reads_old = not self.form.replaces_all(changes)
-        while True:
-            chunks: dict[Place, Any] = {}
-            old = await self.store.get(self.key, default_buffer_prototype()) if reads_old else None
-            if old is not None:
-                with self._named():
-                    chunks.update(self.form.open(content(old)))
-            if not apply(chunks, changes) and reads_old:
-                return
-            new = self.form.close(chunks) if chunks else b""
-            if assembled is not None:
-                assembled(new, self.form.open(memoryview(new)) if new else {})
-                if reads_old and not await self._has_index_of(old):
-                    continue
-            break
-        del old, chunks, changes  # what waited is part of the new object now
+        chunks: dict[Place, Any] = {}
+        old = await self.store.get(self.key, default_buffer_prototype()) if reads_old else None
+        if old is not None:
+            with self._named():
+                chunks.update(self.form.open(content(old)))
+        if not apply(chunks, changes) and reads_old:
+            return
+        new = self.form.close(chunks) if chunks else b""
+        del old, chunks  # not in memory while the new object is written
         if new:
             await self.store.set(self.key, default_buffer_prototype().buffer.from_bytes(new))
         else:
             await self.store.delete(self.key)
-
-    async def _has_index_of(self, old: Buffer | None) -> bool:
-        """Whether the stored shard has the index of an earlier read of it."""
-        data = await self._read_index()
-        if data is None or old is None:
-            return data is old
-        place = self.form.index.place(self.form.chunks, len(old))
-        return data.to_bytes() == content(old)[place]
-
-    async def _read_index(self) -> Buffer | None:
-        size = self.form.index_size
-        at_end = self.form.index.location == "end"
-        where = SuffixByteRequest(size) if at_end else RangeByteRequest(0, size)
-        return await self.store.get(self.key, default_buffer_prototype(), where)
 
     def error(self, message: str, **fields: Any) -> ChunkError:
         """A ChunkError that names the layer and the shard's key."""

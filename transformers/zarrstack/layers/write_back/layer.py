@@ -83,6 +83,21 @@ class WriteBack(StorageTransformer):
         self._record_options(memory_bytes=memory_bytes)
         self._budget = Budget(memory_bytes, active=True)
         self._known_location: Location | None = None
+        self._only_in_blocks = False
+
+    def in_blocks(self) -> Self:
+        """Let changes wait only between `begin` and `end`; a pickled copy then arrives as the store below."""
+        self._budget.active, self._only_in_blocks = False, True
+        return self
+
+    def begin(self) -> None:
+        """Let changes wait from now on."""
+        self._budget.active = True
+
+    def end(self) -> None:
+        """Store what waits; with `in_blocks`, changes are then stored before `set` returns."""
+        self.flush_sync()
+        self._budget.active = not self._only_in_blocks
 
     @property
     def buffers(self) -> bool:
@@ -322,7 +337,11 @@ class WriteBack(StorageTransformer):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._store is not UNBOUND:
             self.flush_sync()
-        return super().__reduce__()
+        return (_itself, (self._store,)) if self._only_in_blocks else super().__reduce__()
+
+
+def _itself(store: Store) -> Store:
+    return store
 
 
 async def _awaited(act: Callable[[], Awaitable[None]]) -> None:

@@ -1,10 +1,10 @@
-"""Kills a process that writes shards, buffered or not, and checks what it leaves.
+"""Kills a process that writes shards, with write-back or not, and checks what it leaves.
 
-    python tests/zarrstack/layers/sharding/kills.py --runs 200 --seed 1
+    python tests/zarrstack/layers/write_back/kills.py --runs 200 --seed 1
 
 A forked child writes chunks in random order through 10 tasks, flushes now and then, and reports both. It is
 killed after a drawn number of reports, while it goes on writing. Then every shard must be complete, every
-chunk must have a value that was written, and none an older one than a flush (without a buffer, a returned
+chunk must have a value that was written, and none an older one than a flush (without write-back, a returned
 `set`) reported as stored.
 """
 
@@ -21,21 +21,22 @@ import sys
 import tempfile
 from pathlib import Path
 
+from zarr.abc.store import Store
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore
 
-from zarrstack import Sharding, stack
+from zarrstack import Sharding, WriteBack, stack
 
 CHUNKS = 48
 PER_SHARD = 8
 BUDGETS = (None, "60kB", "1MB")
-"""Without a buffer, with one that is often full, and with room for all shards."""
+"""Without write-back, with a budget that is often full, and with room for all shards."""
 
 
-def sharded(folder: Path, budget: str | None) -> Sharding:
-    """A folder below a sharding layer with this budget."""
-    options = {} if budget is None else {"memory_bytes": budget}
-    return stack(LocalStore(folder), Sharding(chunks_per_shard=[PER_SHARD], path="a", **options))
+def sharded(folder: Path, budget: str | None) -> Store:
+    """A folder below a sharding layer, with `WriteBack` above if there is a budget."""
+    above = [] if budget is None else [WriteBack(memory_bytes=budget)]
+    return stack(LocalStore(folder), *above, Sharding(chunks_per_shard=[PER_SHARD], path="a"))
 
 
 def write(folder: Path, out: int, rng: random.Random, budget: str | None) -> None:
@@ -62,7 +63,8 @@ def write(folder: Path, out: int, rng: random.Random, budget: str | None) -> Non
                 # Chunks of one round differ, so that their versions are stored in order.
                 await asyncio.gather(*(change(chunk) for chunk in rng.sample(range(CHUNKS), 10)))
             before = versions.copy()
-            await store.flush()
+            if budget is not None:
+                await store.flush()
             for chunk, version in before.items():
                 report(b"f", chunk, version)
 

@@ -1,0 +1,321 @@
+"""Chunks that wait in memory for their shard: each shard is stored once, also through zarrstack.open."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+
+import numpy as np
+import pytest
+import zarr
+from tests.support.stores import PROTOTYPE
+from tests.support.stores import buffer as value
+from zarr.abc.store import RangeByteRequest, Store
+from zarr.storage import LocalStore, MemoryStore, WrapperStore
+
+import zarrstack
+from zarrstack import Log, PerArray, Sharding, WriteBack, stack
+from zarrstack.core.errors import UsageError
+
+ENTRY = {"name": "sharding", "configuration": {"chunks_per_shard": [4]}}
+ARRAY = {"shape": (16,), "chunks": (1,), "dtype": "i4"}
+
+
+def got(store, key, part=None):
+    found = asyncio.run(store.get(key, PROTOTYPE, part))
+    return None if found is None else found.to_bytes()
+
+
+def put(store, key, data):
+    asyncio.run(store.set(key, value(data)))
+
+
+def kept(below, chunks=4, *layers, memory_bytes=10**6):
+    return stack(
+        below, WriteBack(memory_bytes=memory_bytes), *layers, Sharding(chunks_per_shard=[chunks], path="a")
+    )
+
+
+class Noted(WrapperStore[Store]):
+    """Notes sets and whole reads; sets fail with `error`."""
+
+    def __init__(self, store):
+        super().__init__(store)
+        self.sets, self.reads, self.error = [], [], None
+
+    async def get(self, key, prototype, byte_range=None):
+        if byte_range is None:
+            self.reads.append(key)
+        return await self._store.get(key, prototype, byte_range)
+
+    async def set(self, key, data):
+        if self.error is not None:
+            raise self.error
+        self.sets.append(key)
+        await self._store.set(key, data)
+
+
+@pytest.fixture
+def objects():
+    return {}
+
+
+@pytest.fixture
+def below(objects):
+    return Noted(MemoryStore(objects))
+
+
+# -- when a shard is stored ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("between", [[], [Log()]], ids=["directly", "a layer between"])
+def test_an_array_written_row_by_row_stores_each_shard_once_without_reading(below, between):
+    data = np.arange(40 * 40, dtype="i4").reshape(40, 40)
+    between = [type(each)() for each in between]
+    store = stack(below, WriteBack(), *between, Sharding(chunks_per_shard=[4, 4], path="a"))
+    array = zarr.create_array(store, name="a", shape=(40, 40), chunks=(2, 2), dtype="i4")
+    below.sets.clear()
+    below.reads.clear()
+    array[:] = data
+    assert len(below.sets) == 25
+    assert below.reads == []
+    assert store.figures().waiting == 0
+    assert sorted(below.sets) == sorted({f"a/c/{i}/{j}" for i in range(5) for j in range(5)})
+    assert (array[:] == data).all()
+
+
+def test_a_whole_shard_is_stored_when_set_returns(below, objects):
+    store = kept(below)
+    for number in range(3):
+        put(store, f"a/c/{number}", b"x")
+    assert objects == {}
+    put(store, "a/c/3", b"x")
+    assert below.sets == ["a/c/0"]
+    assert below.reads == []
+    assert store.figures().waiting == 0
+
+
+def test_a_shard_all_of_whose_chunks_are_removed_is_removed_without_reading(below, objects):
+    store = kept(below)
+    asyncio.run(store._set_many((f"a/c/{number}", value(b"x")) for number in range(4)))
+    for number in range(4):
+        asyncio.run(store.delete(f"a/c/{number}"))
+    assert objects == {}
+    assert below.reads == []
+
+
+def test_a_budget_without_room_for_a_row_of_shards_is_reported_in_the_figures():
+    data = np.arange(40 * 40, dtype="i4").reshape(40, 40)
+    for budget, warns in ((20_000, True), (10**6, False)):
+        store = stack(
+            MemoryStore(), WriteBack(memory_bytes=budget), Sharding(chunks_per_shard=[4, 4], path="a")
+        )
+        array = zarr.create_array(
+            store, name="a", shape=(40, 40), chunks=(2, 2), dtype="i4", compressors=None
+        )
+        array[:] = data
+        assert (array[:] == data).all()
+        assert store.figures().waiting_bytes <= budget
+        assert (store.figures().warning is not None) is warns
+        if warns:
+            assert "memory_bytes to one row of shards" in store.figures().warning
+
+
+def test_flush_stores_what_waits_and_keeps_what_was_stored(below):
+    store = kept(below)
+    asyncio.run(store._set_many((f"a/c/{number}", value(b"old")) for number in range(4)))
+    put(store, "a/c/1", b"new")
+    asyncio.run(store.flush())
+    plain = Sharding(below, chunks_per_shard=[4], path="a")
+    assert [got(plain, f"a/c/{number}") for number in range(4)] == [b"old", b"new", b"old", b"old"]
+    put(store, "a/c/2", b"newer")
+    store.flush_sync()
+    assert got(plain, "a/c/2") == b"newer"
+
+
+def test_a_shard_in_which_chunks_wait_is_read_with_them(below):
+    store = kept(below)
+    for number in (0, 2):
+        put(store, f"a/c/{number}", b"stored")
+    store.flush_sync()
+    put(store, "a/c/1", b"waiting")
+    asyncio.run(store.delete("a/c/0"))
+    requests = [("a/c/1", RangeByteRequest(0, 2)), ("a/c/0", None), ("a/c/2", RangeByteRequest(1, 3))]
+    found = asyncio.run(store.get_partial_values(PROTOTYPE, requests))
+    assert [each and each.to_bytes() for each in found] == [b"wa", None, b"to"]
+
+
+@pytest.mark.parametrize("folder", ["a/c", "a", ""])
+def test_removing_the_array_drops_what_waits(below, objects, folder):
+    store = kept(below)
+    for key in ("a/c/0", "a/c/4"):
+        put(store, key, b"x")
+    asyncio.run(store.delete_dir(folder))
+    store.flush_sync()
+    assert objects == {}
+    assert got(store, "a/c/0") is None
+
+
+def test_a_smaller_shape_removes_what_waits_outside_of_it(objects):
+    store = kept(MemoryStore(objects))
+    array = zarr.create_array(store, name="a", shape=(12,), chunks=(1,), dtype="i4", fill_value=-1)
+    array[:6] = 7
+    array.resize(5)
+    array.resize(12)
+    assert array[:].tolist() == [7] * 5 + [-1] * 7
+    store.flush_sync()
+    plain = Sharding(MemoryStore(objects), chunks_per_shard=[4], path="a")
+    assert zarr.open_array(plain, path="a", mode="r")[:].tolist() == [7] * 5 + [-1] * 7
+
+
+def test_threads_and_event_loops_write_one_shard(tmp_path):
+    def write(first):
+        store = kept(LocalStore(tmp_path), 64)
+
+        async def run():
+            for number in range(first, 64, 4):
+                await store.set(f"a/c/{number}", value(bytes([number])))
+
+        asyncio.run(run())
+
+    threads = [threading.Thread(target=write, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    plain = Sharding(LocalStore(tmp_path), chunks_per_shard=[64], path="a")
+    assert [got(plain, f"a/c/{number}") for number in range(64)] == [bytes([number]) for number in range(64)]
+
+
+def test_the_set_that_makes_a_shard_whole_raises_its_error(below):
+    store = kept(below, 2)
+    put(store, "a/c/0", b"x")
+    below.error = OSError("full")
+    with pytest.raises(OSError, match="full"):
+        put(store, "a/c/1", b"y")
+    assert (got(store, "a/c/0"), got(store, "a/c/1")) == (b"x", b"y")
+    below.error = None
+    put(store, "a/c/1", b"z")
+    assert below.sets == ["a/c/0"]
+
+
+# -- zarrstack.open --------------------------------------------------------------------------------
+
+
+def test_a_read_only_copy_of_a_store_in_a_block_sees_what_waits(below):
+    zarrstack.create_array(below, name="b", **ARRAY, storage_transformers=[ENTRY])
+    with zarrstack.open_array(below, path="b") as array:
+        array[1] = 7
+        assert array.store.figures().waiting == 1
+        assert zarr.open_array(array.store.with_read_only(True), path="b", mode="r")[1] == 7
+
+
+def test_an_array_is_the_same_by_its_path_and_by_that_of_its_group(tmp_path):
+    zarrstack.create_array(tmp_path / "x", name="g/a", **ARRAY, storage_transformers=[ENTRY])
+    with zarrstack.open_array(tmp_path / "x" / "g" / "a") as one:
+        one[1] = 5
+        assert one.store.figures().waiting == 1
+        assert zarrstack.open_array(tmp_path / "x", path="g/a")[1] == 5
+
+
+@pytest.mark.parametrize("entries", [[ENTRY], []], ids=["sharding", "no layers"])
+def test_chunks_wait_inside_a_block_and_not_outside_of_it(below, objects, entries):
+    array = zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=entries)
+    array[0] = 1
+    assert "a/c/0" in objects
+    below.sets.clear()
+    with array:
+        array[1] = 2
+        array[4] = 3
+        assert below.sets == []
+        assert array[:6].tolist() == [1, 2, 0, 0, 3, 0]
+    assert below.sets == (["a/c/0", "a/c/1"] if entries else ["a/c/1", "a/c/4"])
+    below.sets.clear()
+    array[5] = 4
+    assert below.sets == (["a/c/1"] if entries else ["a/c/5"])
+    assert array[:6].tolist() == [1, 2, 0, 0, 3, 4]
+
+
+def test_the_arrays_of_a_group_share_the_budget_of_its_block(below):
+    for name in ("a", "b"):
+        zarrstack.create_array(below, name=name, **ARRAY, storage_transformers=[ENTRY])
+    with zarrstack.open_group(below, memory_bytes="1MB") as group:
+        below.sets.clear()
+        for name in ("a", "b"):
+            group[name][1] = 7
+        group["a"].attrs["unit"] = "m"
+        assert group.store.figures().waiting == 3
+        assert group.store.figures().memory_bytes == 1_000_000
+        assert below.sets == []
+        assert [group[name][1] for name in ("a", "b")] == [7, 7]
+    assert sorted(below.sets[:2]) == ["a/c/0", "b/c/0"]
+    assert below.sets[2:] == ["a/zarr.json"]
+    assert zarrstack.open_array(below, path="a").attrs["unit"] == "m"
+
+
+@pytest.mark.parametrize(("options", "waits"), [({}, False), ({"memory_bytes": "1MB"}, True)])
+def test_chunks_wait_without_a_block_only_if_a_budget_is_given(below, options, waits):
+    zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=[ENTRY])
+    array = zarrstack.open_array(below, path="a", **options)
+    below.sets.clear()
+    array[1] = 1
+    assert (below.sets == []) is waits
+    array.store.flush_sync()
+    assert below.sets == ["a/c/0"]
+
+
+def test_a_budget_that_is_no_size_is_refused(below):
+    zarrstack.create_array(below, name="a", **ARRAY)
+    with pytest.raises(UsageError, match="memory_bytes"):
+        zarrstack.open(below, path="a", memory_bytes="much")
+
+
+def test_a_failed_flush_ends_the_block_with_its_error_and_keeps_the_chunks(below):
+    zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=[ENTRY])
+    array = zarrstack.open_array(below, path="a")
+
+    def write():
+        with array:
+            array[1] = 1
+            below.error = OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        write()
+    below.error = None
+    assert array[1] == 1
+    array.store.flush_sync()
+    assert zarrstack.open_array(below, path="a")[1] == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_bytes": "1MB"}])
+def test_a_pickled_array_is_stored_first(tmp_path, options):
+    zarrstack.create_array(tmp_path / "x", name="a", **ARRAY, storage_transformers=[ENTRY])
+    with zarrstack.open_array(tmp_path / "x", path="a", **options) as array:
+        array[1] = 1
+        there = pickle.loads(pickle.dumps(array))
+        assert array.store.figures().waiting == 0
+        assert there[1] == 1
+        assert isinstance(there.store if not options else there.store.below, PerArray)
+        assert there.store.buffers is bool(options)
+
+
+def test_an_array_that_replaces_another_has_none_of_its_waiting_chunks(below):
+    zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=[ENTRY])
+    with zarrstack.open_group(below) as group:
+        group["a"][1] = 1
+        new = zarrstack.create_array(
+            group.store, name="a", **ARRAY, storage_transformers=[ENTRY], overwrite=True
+        )
+        assert new[1] == 0
+    assert zarrstack.open_array(below, path="a")[1] == 0
+
+
+def test_a_change_that_a_layer_of_the_array_refuses_is_an_error_inside_the_block(below):
+    zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=[ENTRY])
+    with zarrstack.open_array(below, path="a") as array:
+        document = got(array.store, "a/zarr.json").replace(b'"separator": "/"', b'"separator": "."')
+        with pytest.raises(UsageError, match="cannot follow this change"):
+            put(array.store, "a/zarr.json", document)
+        array[0] = 5
+    assert zarrstack.open_array(below, path="a")[0] == 5
