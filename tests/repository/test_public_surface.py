@@ -62,6 +62,7 @@ PUBLIC = {
         "stack",
         "parse_stack",
         "stack_to_json",
+        "register",
         "open",
         "open_array",
         "open_group",
