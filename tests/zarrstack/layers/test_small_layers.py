@@ -19,7 +19,7 @@ from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore
 
-from zarrstack import Cache, Log, ReadOnly, Retry, Sharding, Throttle, stack
+from zarrstack import Cache, Log, ReadOnly, Retry, Sharding, Throttle, WriteBack, stack
 from zarrstack.base.descend import serves_sync
 from zarrstack.base.registry import find, names
 from zarrstack.core.errors import UsageError
@@ -160,7 +160,7 @@ def test_defaults_are_those_of_the_code():
     assert found == numbers
 
 
-@pytest.mark.parametrize("kind", [Cache, Log, ReadOnly, Retry, Sharding, Throttle])
+@pytest.mark.parametrize("kind", [Cache, Log, ReadOnly, Retry, Sharding, Throttle, WriteBack])
 def test_every_layer_is_asked_for_figures_in_the_same_way(kind):
     options = {"chunks_per_shard": [2], "path": "a"} if kind is Sharding else {}
     figures = stack(MemoryStore(), kind(**options)).figures()
@@ -169,10 +169,9 @@ def test_every_layer_is_asked_for_figures_in_the_same_way(kind):
 
 def test_sizes_are_numbers_or_texts():
     assert Cache(memory_bytes="64MB", disk_bytes="1GiB") == Cache(memory_bytes=64_000_000, disk_bytes=1 << 30)
-    for kind in (Cache, Sharding):
-        options = {"chunks_per_shard": [2], "path": "a"} if kind is Sharding else {}
+    for kind in (Cache, WriteBack):
         with pytest.raises(UsageError, match="memory_bytes"):
-            kind(**options, memory_bytes="much")
+            kind(memory_bytes="much")
 
 
 def test_the_level_of_a_log_is_a_name_or_a_number(caplog):

@@ -114,6 +114,14 @@ class TestOverFiles(LayerTests):
         return LocalStore(place.folder, read_only=read_only)
 
 
+def test_ranges_of_missing_keys_are_missing_over_files(tmp_path):
+    store = stack(LocalStore(tmp_path), WriteBack())
+    put(store, "a/c/0", b"12345")
+    requests = [("a/c/0", RangeByteRequest(1, 3)), ("a/c/1", RangeByteRequest(1, 3))]
+    found, missing = asyncio.run(store.get_partial_values(PROTOTYPE, requests))
+    assert (found.to_bytes(), missing) == (b"23", None)
+
+
 # -- one store write per object --------------------------------------------------------------------
 
 

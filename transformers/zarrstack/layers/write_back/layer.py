@@ -176,7 +176,9 @@ class WriteBack(StorageTransformer):
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> Values:
-        """Values or ranges in the requested order; one call of the store below for those that are stored."""
+        """Values or ranges in the requested order; one call of the layer below for those that are stored."""
+        if not isinstance(self._store, StorageTransformer):  # LocalStore of 3.1.6 fails on missing keys
+            return await super().get_partial_values(prototype, key_ranges)
         await self._settled()
         requests = list(key_ranges)
         waiting = [self._find(key) for key, _ in requests]
