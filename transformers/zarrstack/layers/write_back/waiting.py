@@ -35,7 +35,7 @@ STORED: Final[Any] = object()
 KEY_COST: Final = 250
 """Bytes counted for a waiting change besides its value."""
 OBJECT_COST: Final = 1000
-"""Bytes counted for an object with waiting changes; up to 900 with its change by tracemalloc (CPython 3.11)."""
+"""Bytes counted for an object with waiting changes; up to 900 by tracemalloc (CPython 3.11)."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
