@@ -20,7 +20,7 @@ import threading
 from pathlib import Path
 
 from zarr.abc.store import RangeByteRequest
-from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore
 
 from zarrstack.layers.cache.layer import Cache

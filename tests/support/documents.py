@@ -81,7 +81,7 @@ def of_three(data_type: Any, fill_value: Any, **changed: Any) -> bytes:
 def read_by_zarr(content: bytes) -> np.ndarray:
     """The array that the installed zarr-python shows; all of it is fill value."""
     from zarr import open_array
-    from zarr.core.buffer import default_buffer_prototype
+    from zarr.buffer import default_buffer_prototype
     from zarr.storage import MemoryStore
 
     buffer = default_buffer_prototype().buffer.from_bytes(content)

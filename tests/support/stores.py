@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from zarr.abc.store import Store
-from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
 PROTOTYPE = default_buffer_prototype()

@@ -11,10 +11,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import zarr
 from zarr.abc.store import Store
-from zarr.core.buffer.core import default_buffer_prototype
-from zarr.core.sync import sync
+from zarr.buffer import default_buffer_prototype
 from zarr.storage import StoreLike, StorePath
-from zarr.storage._common import make_store_path
 
 from .base.array_documents import DOCUMENT, parse
 from .base.registry import check_registered
@@ -25,6 +23,7 @@ from .core.json_text import JSON
 from .layers.per_array.layer import PerArray
 from .layers.per_array.opened import Block, OpenArray, OpenGroup
 from .layers.write_back.layer import DEFAULT_BYTES, WriteBack
+from .system.zarr_internals import make_store_path, sync
 
 AnyArray = TypeVar("AnyArray", bound=zarr.Array[Any])
 AnyGroup = TypeVar("AnyGroup", bound=zarr.Group)

@@ -17,10 +17,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from zarr.core.array_spec import ArraySpec
-from zarr.core.buffer import NDBuffer, cpu
-from zarr.core.codec_pipeline import BatchedCodecPipeline
+from zarr.abc.buffer import NDBuffer
+from zarr.buffer import cpu
 from zarr.storage import StorePath
+
+from .system.zarr_internals import ArraySpec, BatchedCodecPipeline
 
 if TYPE_CHECKING:
     from .layers.cache.state import CacheState

@@ -184,7 +184,7 @@ def _for_numpy(dtype: JSON) -> Any:
 
 
 def _zarr_reads(node: JSONObject) -> bool:
-    from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+    from zarrstack.system.zarr_internals import ArrayV2Metadata, ArrayV3Metadata
 
     document = {name: value for name, value in node.items() if name not in (FIELD, GUARD)}
     kind = ArrayV3Metadata if format_of(node) == 3 else ArrayV2Metadata

@@ -111,7 +111,7 @@ class ModelStorage(Storage):
 
     def zarr_store(self) -> Store:
         """A memory store with the documents."""
-        from zarr.core.buffer import default_buffer_prototype
+        from zarr.buffer import default_buffer_prototype
         from zarr.storage import MemoryStore
 
         make = default_buffer_prototype().buffer.from_bytes

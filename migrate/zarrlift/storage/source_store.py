@@ -13,7 +13,7 @@ from zarrstack.base.byte_ranges import slice_of
 from .source import Source
 
 if TYPE_CHECKING:
-    from zarr.core.buffer import Buffer, BufferPrototype
+    from zarr.abc.buffer import Buffer, BufferPrototype
 
     from .remote.backend import Backend
     from .remote.zarr_store import StoreStorage

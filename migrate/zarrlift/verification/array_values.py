@@ -45,7 +45,7 @@ from .sides import (
 from .zarr_python_reader import words
 
 if TYPE_CHECKING:
-    from zarr.core.metadata.v3 import ArrayV3Metadata
+    from zarrstack.system.zarr_internals import ArrayV3Metadata
 
     from ..archive.chunk_inventory import Indexes
     from ..core.data_types.cast import Casting

@@ -21,7 +21,7 @@ from ..planning.zarr_json import stored_chain
 from .zarr_python_reader import chunk_shape, data_type_name, native, parse, words
 
 if TYPE_CHECKING:
-    from zarr.core.metadata.v3 import ArrayV3Metadata
+    from zarrstack.system.zarr_internals import ArrayV3Metadata
 
     from ..planning.plans import ArrayPlan
 

@@ -31,9 +31,8 @@ from .zarr_python_reader import (
 )
 
 if TYPE_CHECKING:
-    from zarr.core.metadata.v3 import ArrayV3Metadata
-
     from zarrstack.core.errors import Problem
+    from zarrstack.system.zarr_internals import ArrayV3Metadata
 
     from ..archive.chunk_inventory import Indexes
 

@@ -31,9 +31,10 @@ from ..storage.base import Storage
 from ..storage.local.own_names import is_own
 
 if TYPE_CHECKING:
+    from zarr import Array
     from zarr.abc.store import Store
-    from zarr.core.array import Array
-    from zarr.core.metadata.v3 import ArrayV3Metadata
+
+    from zarrstack.system.zarr_internals import ArrayV3Metadata
 
 
 _PARSING: Final = threading.Lock()
@@ -46,7 +47,8 @@ def parse(document: JSONObject) -> ArrayV3Metadata:
     Raises MetadataError with zarr-python's message if it cannot be parsed.
     """
     import zarr  # noqa: F401 - first: see the top
-    from zarr.core.metadata.v3 import ArrayV3Metadata
+
+    from zarrstack.system.zarr_internals import ArrayV3Metadata
 
     with _PARSING, warnings.catch_warnings():
         # zarr warns about data types and codecs without a final specification; the plan reports these
@@ -94,7 +96,7 @@ def reading_store(storage: Storage) -> Store:
 
 def open_array(metadata: ArrayV3Metadata, store: Store, path: str) -> Array[Any]:
     """An array from parsed metadata; its `zarr.json` need not be stored."""
-    from zarr.core.array import Array, AsyncArray
+    from zarr import Array, AsyncArray
     from zarr.storage import StorePath
 
     return Array(AsyncArray(metadata, StorePath(store, path)))
@@ -107,7 +109,7 @@ def read_regions(array: Array[Any], regions: Sequence[tuple[slice, ...]]) -> lis
     """
     import asyncio
 
-    from zarr.core.sync import sync
+    from zarrstack.system.zarr_internals import sync
 
     async def gather() -> list[Any]:
         reads = (array.async_array.getitem(region) for region in regions)
@@ -261,7 +263,7 @@ def _parse_json(content: bytes, *, strict_json: bool) -> Any:
 
 
 def _check_group(document: JSONObject) -> None:
-    from zarr.core.group import GroupMetadata
+    from zarrstack.system.zarr_internals import GroupMetadata
 
     if document.get("node_type") != "group":
         raise MetadataError(

@@ -18,7 +18,7 @@ from zarr.abc.store import (
     SuffixByteRequest,
     SupportsGetSync,
 )
-from zarr.core.buffer import cpu
+from zarr.buffer import cpu
 from zarr.storage import LocalStore, LoggingStore, MemoryStore, StorePath
 
 import zarrstack

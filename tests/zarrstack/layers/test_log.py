@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import PROTOTYPE
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
-from zarr.core.buffer import cpu
+from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarrstack.base.intercept import Call

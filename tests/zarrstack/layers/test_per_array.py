@@ -70,7 +70,7 @@ def create(store, entries=(ENTRY,), name="g/a", **options):
 
 
 def document(store, path):
-    from zarr.core.buffer import default_buffer_prototype
+    from zarr.buffer import default_buffer_prototype
     from zarr.core.sync import sync
 
     value = sync(store.get(f"{path}/zarr.json" if path else "zarr.json", default_buffer_prototype()))
@@ -78,7 +78,7 @@ def document(store, path):
 
 
 def put(store, path, content):
-    from zarr.core.buffer import cpu
+    from zarr.buffer import cpu
     from zarr.core.sync import sync
 
     key = f"{path}/zarr.json" if path else "zarr.json"
@@ -135,7 +135,7 @@ WAYS = {
 
 
 def contents(store):
-    from zarr.core.buffer import default_buffer_prototype
+    from zarr.buffer import default_buffer_prototype
     from zarr.core.sync import sync
 
     return {key: sync(store.get(key, default_buffer_prototype())).to_bytes() for key in keys(store)}

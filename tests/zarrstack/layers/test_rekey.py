@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chances import check, examples, fewer, sequences
 from tests.support.stores import PROTOTYPE, InAFolder
-from zarr.core.buffer import cpu
+from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarrstack.core.errors import MetadataError, UsageError

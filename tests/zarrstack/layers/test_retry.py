@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import PROTOTYPE
-from zarr.core.buffer import cpu
+from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarrstack.base.descend import serves_sync

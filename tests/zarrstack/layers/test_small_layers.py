@@ -15,7 +15,7 @@ import pytest
 import zarr
 from tests.support.chances import fewer
 from tests.support.stores import PROTOTYPE, InAFolder
-from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.buffer import cpu, default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore
 

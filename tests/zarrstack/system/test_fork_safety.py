@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.support.stores import PROTOTYPE
-from zarr.core.buffer import cpu
+from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarrstack import Sharding, Throttle, stack

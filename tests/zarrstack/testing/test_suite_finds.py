@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, run_state_machine_as_test
 from tests.support.example_layers import Mask
-from zarr.core.buffer import cpu
+from zarr.buffer import cpu
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from zarrstack import stack

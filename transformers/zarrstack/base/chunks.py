@@ -16,7 +16,7 @@ from math import prod
 from typing import Any, Final, NamedTuple, Self
 
 from zarr.abc.store import Store
-from zarr.core.buffer.core import default_buffer_prototype
+from zarr.buffer import default_buffer_prototype
 
 from ..core.chunk_keys_v3 import KeyEncoding
 from ..core.errors import UsageError, ZarrstackError

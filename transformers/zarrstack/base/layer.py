@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Self, TypeVar
 
+from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
-from zarr.core.buffer import Buffer
 from zarr.storage import WrapperStore
 
 from ..core.errors import UsageError

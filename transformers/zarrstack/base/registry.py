@@ -29,7 +29,7 @@ _registered: Final[dict[str, type[StorageTransformer]]] = {}
 
 
 def register(kind: type[StorageTransformer]) -> type[StorageTransformer]:
-    """Make a layer known under its `name` in this process; usable as a decorator of the class.
+    """Make a layer known under its `name` in this process; usable as a decorator of the class, `kind`.
 
     An entry point of its package makes it known in every process, such as the workers of dask.
 

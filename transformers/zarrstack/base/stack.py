@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, overload
 
 from zarr.abc.store import Store
-from zarr.core.sync import sync
 from zarr.storage import LocalStore, StoreLike, StorePath
-from zarr.storage._common import make_store
 
 from ..core.errors import UsageError
 from ..core.json_text import JSON, JSONObject
+from ..system.zarr_internals import make_store, sync
 from .descend import UNBOUND, descend
 from .description import split_entry
 from .registry import find

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, NoReturn, Self
 
-from zarr.core.buffer import Buffer
+from zarr.abc.buffer import Buffer
 
 from ..base.intercept import Intercept
 from ..base.transformer import StorageTransformer

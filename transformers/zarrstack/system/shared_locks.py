@@ -13,10 +13,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from zarr.core.sync import loop as zarr_loop
-
 from .fork_safety import new_lock
 from .rate_limits import Places
+from .zarr_internals import zarr_loop
 
 _ALL: Final = 1 << 30
 """More than there are readers."""

@@ -8,8 +8,9 @@ from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
+from zarr.abc.buffer import Buffer
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
-from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
+from zarr.buffer import cpu, default_buffer_prototype
 
 from ..base.descend import serves_sync
 from ..core.paths import folder_prefix

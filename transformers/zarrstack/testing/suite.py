@@ -27,15 +27,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from hypothesis.strategies import DataObject
+from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
-from zarr.core import codec_pipeline
-from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
+from zarr.buffer import cpu, default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from ..base.descend import descend, serves_sync
 from ..base.stack import stack
 from ..base.transformer import StorageTransformer, advice
 from ..core.errors import UsageError
+from ..system.zarr_internals import PIPELINES
 from .operations import KEYS, compare, dump
 from .zarr_tests import BlockingMethods, HierarchyMachine, StoreMachine, ZarrTests
 
@@ -317,14 +318,6 @@ def refused_as_read_only() -> Iterator[None]:
             pytest.fail(f"expected the message {READ_ONLY!r}, found {str(error)!r}; {source}")
     else:
         pytest.fail(f"a read-only store was changed; expected ValueError({READ_ONLY!r}); {source}")
-
-
-PIPELINES: Final = {
-    name: f"zarr.core.codec_pipeline.{kind}"
-    for name, kind in {"batched": "BatchedCodecPipeline", "fused": "FusedCodecPipeline"}.items()
-    if hasattr(codec_pipeline, kind)
-}
-"""The codec pipelines of the installed zarr by name: `batched`, and from 3.3 on `fused`."""
 
 
 def _layers_of(store: Store) -> list[StorageTransformer]:

@@ -13,9 +13,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from hypothesis.strategies import DataObject
+from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
-from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
-from zarr.core.sync import sync
+from zarr.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore
 from zarr.testing.stateful import ZarrHierarchyStateMachine, ZarrStoreStateMachine
 from zarr.testing.store import StoreTests
@@ -24,6 +24,7 @@ from zarr.testing.strategies import node_names, np_array_and_chunks
 
 from ..base.descend import descend
 from ..core.errors import UsageError
+from ..system.zarr_internals import sync
 
 
 @dataclass(frozen=True, slots=True)

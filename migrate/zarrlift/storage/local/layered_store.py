@@ -14,8 +14,8 @@ import uuid
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
 from .files import not_regular

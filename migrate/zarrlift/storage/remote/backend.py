@@ -54,7 +54,7 @@ def version_texts(values: Sequence[object]) -> Sequence[str | None]:
 
 async def stored_bytes(store: Store, key: str, part: ByteRequest | None) -> bytes | None:
     """An object or a part of it, from any store."""
-    from zarr.core.buffer import default_buffer_prototype
+    from zarr.buffer import default_buffer_prototype
 
     value = await store.get(key, default_buffer_prototype(), part)
     return None if value is None else value.to_bytes()
@@ -70,7 +70,7 @@ async def stored_size(store: Store, key: str) -> int | None:
 
 async def write_bytes(store: Store, key: str, data: bytes) -> None:
     """Write a whole object to any store."""
-    from zarr.core.buffer import default_buffer_prototype
+    from zarr.buffer import default_buffer_prototype
 
     await store.set(key, default_buffer_prototype().buffer.from_bytes(data))
 

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.buffer import cpu, default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from zarrstack.layers.cache.folder_tier import LocalTier

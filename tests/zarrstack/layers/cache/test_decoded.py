@@ -14,8 +14,8 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.stores import Hours
+from zarr.buffer import cpu
 from zarr.codecs import BytesCodec, Crc32cCodec, TransposeCodec, ZstdCodec
-from zarr.core.buffer import cpu
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 

@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 from tests.support.stores import PROTOTYPE, Counted, Hours, buffer, read
-from zarr.core.buffer import cpu
+from zarr.buffer import cpu
 
 from zarrstack.base.byte_ranges import immutable
 from zarrstack.core.errors import UsageError

@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 from zarr.abc.store import Store
-from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore
 
 from zarrstack import Sharding, WriteBack, stack

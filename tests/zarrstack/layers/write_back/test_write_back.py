@@ -20,7 +20,7 @@ from tests.support.example_layers import Mask
 from tests.support.stores import PROTOTYPE
 from tests.support.stores import buffer as value
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
-from zarr.core.buffer import cpu
+from zarr.buffer import cpu
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
@@ -566,7 +566,7 @@ def test_close_in_zarrs_own_event_loop_does_not_wait_for_itself(objects):
 AT_EXIT = """
     import asyncio, sys
     from zarr.storage import LocalStore, WrapperStore
-    from zarr.core.buffer import cpu
+    from zarr.buffer import cpu
     from zarrstack import WriteBack, stack
 
     class Broken(WrapperStore):

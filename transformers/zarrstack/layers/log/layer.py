@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar
 
+from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
-from zarr.core.buffer import Buffer
 
 from ...base.byte_ranges import slice_of
 from ...base.intercept import Call, Intercept

@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.buffer import default_buffer_prototype
 
 from ...base.array_documents import (
     CONSOLIDATED,

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import islice
 from typing import Any, Final, Self, TypeGuard
 
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.buffer import default_buffer_prototype
 
 from ...base.chunks import DOCUMENTS
 from ...base.descend import remove_below
@@ -78,7 +79,7 @@ class Rekey(StorageTransformer):
         asking = [place for place, rule in enumerate(self._rules) if _lacks_arrays(rule)]
         if not asking:
             return
-        from zarr.core.sync import sync
+        from ...system.zarr_internals import sync
 
         last = asking[-1]
         below = self._rules[last + 1 :]

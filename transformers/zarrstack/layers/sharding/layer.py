@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Self
 
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
 
 from ...base.byte_ranges import content
 from ...base.chunks import ChunkNames

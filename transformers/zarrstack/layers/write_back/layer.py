@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
 
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.core.sync import sync
 
 from ...base.array_documents import is_document
 from ...base.byte_ranges import cut, immutable
@@ -24,6 +23,7 @@ from ...base.transformer import StorageTransformer, Values
 from ...core.errors import UsageError
 from ...core.paths import folder_prefix
 from ...system.shared_locks import may_block, run_to_completion
+from ...system.zarr_internals import sync
 from .waiting import STORED, Budget, Table, Value, flush, gate_of, others_at, storing, table_at, tables
 
 logger = logging.getLogger("zarrstack.write-back")

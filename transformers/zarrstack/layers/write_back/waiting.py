@@ -17,9 +17,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from zarr import config
 from zarr.abc.store import Store
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.config import config
+from zarr.buffer import default_buffer_prototype
 
 from ...base.array_documents import is_document
 from ...base.locations import Location
