@@ -13,15 +13,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.support.stores import Counted, Hours, buffer, read
 from tests.zarrstack.layers.cache.test_processes import size
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.storage import LocalStore, MemoryStore
 
+from zarrstack.base.byte_ranges import slice_of
 from zarrstack.core.errors import StorageError, UsageError
 from zarrstack.layers.cache import folder_control as control
 from zarrstack.layers.cache import folder_tier as local
 from zarrstack.layers.cache.layer import Cache
+from zarrstack.layers.cache.record import BLOCK
 
 ROOT = Path(__file__).parents[4]
 BUDGET = 60_000
@@ -218,6 +222,54 @@ async def test_a_damaged_record_is_never_served(damage, open_cache, tmp_path, be
     assert store.figures().hits == 1
 
 
+LARGE = np.random.default_rng(0).bytes(1_000_003)
+REQUESTS = {
+    "at the start": RangeByteRequest(0, 10),
+    "across blocks": RangeByteRequest(BLOCK - 5, 2 * BLOCK + 5),
+    "past the end": RangeByteRequest(1_000_000, 2_000_000),
+    "a suffix": SuffixByteRequest(7),
+    "from an offset": OffsetByteRequest(999_000),
+}
+
+
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+async def test_a_part_of_a_large_record_is_read_without_the_rest(
+    request_, open_cache, tmp_path, below
+) -> None:
+    await below.set("a/large", buffer(LARGE))
+    store = open_cache(disk_bytes=3_000_000)
+    assert await read(store, "a/large") == LARGE
+    (record,) = records(tmp_path / "tier")
+    data = bytearray(record.read_bytes())
+    start = len(data) - len(LARGE)
+    data[start + 5 * BLOCK] ^= 1  # none of these requests needs this block
+    record.write_bytes(data)
+    assert await read(store, "a/large", request_) == LARGE[slice_of(request_)]
+    assert (store.figures().damaged, store.figures().misses) == (0, 1)
+    assert await read(store, "a/large") == LARGE
+    assert (store.figures().damaged, store.figures().misses) == (1, 2)
+
+
+async def test_a_part_of_a_damaged_block_is_never_served(open_cache, tmp_path, below) -> None:
+    await below.set("a/large", buffer(LARGE))
+    store = open_cache(disk_bytes=3_000_000)
+    await read(store, "a/large")
+    (record,) = records(tmp_path / "tier")
+    data = bytearray(record.read_bytes())
+    data[-1] ^= 1
+    record.write_bytes(data)
+    assert await read(store, "a/large", RangeByteRequest(999_990, 1_000_000)) == LARGE[999_990:1_000_000]
+    assert (store.figures().damaged, store.figures().misses) == (1, 2)
+
+
+async def test_a_part_past_the_end_of_a_record_is_asked_below(open_cache, below) -> None:
+    await below.set("a/large", buffer(LARGE))
+    store = open_cache(disk_bytes=3_000_000)
+    await read(store, "a/large")
+    assert await read(store, "a/large", OffsetByteRequest(len(LARGE))) == b""
+    assert (store.figures().damaged, store.figures().misses) == (0, 2)
+
+
 async def test_a_record_under_the_name_of_another_is_never_served(open_cache, tmp_path) -> None:
     store = open_cache()
     await read(store, "a/1")
@@ -337,7 +389,7 @@ def test_a_program_that_ends_leaves_its_folder_clean(tmp_path) -> None:
 
 def test_another_version_is_refused(tmp_path) -> None:
     (tmp_path / control.MARKER).write_text(json.dumps({"format": control.FORMAT, "version": 9}))
-    with pytest.raises(UsageError, match=r"another version; found version 9.*expected version 3"):
+    with pytest.raises(UsageError, match=r"another version; found version 9.*expected version 4"):
         Cache(MemoryStore(), disk=tmp_path)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from .record import CachedValue, Part, candidates, identity, slice_value
+from .record import BLOCK, CachedValue, Part, candidates, identity, slice_value, span_of
 from .state import DISK, CacheState
 from .versions import VersionedPath
 
@@ -33,18 +33,29 @@ async def look(
         return None
     for each in candidates(part):
         ident = identity(state.source, key, each)
-        size = 0 if blocking else tier.size(ident)
+        size = tier.size(ident)
         if size is None:
             continue
+        # Of a large value only the part is read; a small one may answer other requests from memory.
+        wanted = part if each is None and size > INLINE else None
         read = state.on_disk
-        on_loop = size <= INLINE
-        cached = read(tier, ident, place) if on_loop else await asyncio.to_thread(read, tier, ident, place)
+        if blocking or size <= INLINE or _length(wanted, size) <= INLINE:
+            cached = read(tier, ident, place, wanted)
+        else:
+            cached = await asyncio.to_thread(read, tier, ident, place, wanted)
         if cached is not None:
-            state.remember(key, each, cached, place)
-            if (piece := cached if each == part else slice_value(cached, part)) is not None:
+            state.remember(key, each if wanted is None or cached.data is None else wanted, cached, place)
+            piece = slice_value(cached, part) if wanted is None and each is None else cached
+            if piece is not None:
                 state.count(DISK, piece.size)
                 return piece
     return None
+
+
+def _length(part: Part, size: int) -> int:
+    """At most how many bytes are read of a record of this size."""
+    first, last = span_of(part, size) or (0, 0)
+    return last - first + 2 * BLOCK
 
 
 async def keep(

@@ -1,6 +1,6 @@
 """Control files that processes use to share a cache folder.
 
-    zarrstack-cache.json   {"format": "zarrstack-cache", "version": 3}; written last
+    zarrstack-cache.json   {"format": "zarrstack-cache", "version": 4}; written last
     control                counters that every process reads and writes (below)
     lock                   flock: held to open the folder, to count bytes and to evict records
     step                   flock: held briefly to increment a slot of the version table
@@ -34,7 +34,7 @@ from .folder_files import NotRegularError, create_new, open_regular
 from .versions import PENDING
 
 FORMAT: Final = "zarrstack-cache"
-VERSION: Final = 3
+VERSION: Final = 4
 MARKER: Final = "zarrstack-cache.json"
 OBJECTS: Final = "objects"
 OURS: Final = frozenset({MARKER, MARKER + ".new", "control", "control.new", "lock", "step", "users", OBJECTS})

@@ -28,7 +28,7 @@ from .folder_control import (
     tier_id,
 )
 from .folder_files import FileLock, NotRegularError, open_regular
-from .record import CachedValue, identity_in, name, parse, record_head
+from .record import CachedValue, DamagedRecordError, Part, identity_in, name, read_record, record_head
 from .versions import Versions
 
 MANY: Final = 100
@@ -109,20 +109,17 @@ class LocalTier:
         except OSError:
             return None
 
-    def read(self, ident: bytes) -> CachedValue | None:
-        """Read a record and mark it as used; a damaged record is removed."""
+    def read(self, ident: bytes, part: Part = None) -> CachedValue | None:
+        """Read a record, or a part of its value, and mark it as used; a damaged record is removed."""
         path = self._path(name(ident))
         try:
-            with open(open_regular(path), "rb", buffering=0) as file:
-                raw = file.readall()
-        except NotRegularError:
-            raw = b""
-        except OSError:
-            return None
-        cached = parse(raw, ident, self._id)
-        if cached is None:
+            with open(open_regular(path), "rb") as file:
+                cached = read_record(file, ident, self._id, part)
+        except (NotRegularError, DamagedRecordError):
             self.damaged += 1
             self._remove(path)
+            return None
+        except OSError:
             return None
         with contextlib.suppress(OSError):  # not owned by this user, or removed
             now = time.time_ns()

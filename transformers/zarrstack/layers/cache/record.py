@@ -1,27 +1,31 @@
 """What is cached of a key, and the record format of the disk tier.
 
 Listings are cached like byte ranges: as parts of the key or prefix that was asked for. What validates them
-are the slots of `Versions.listing`. A record has a header, an identity, a value, and a checksum over all:
+are the slots of `Versions.listing`. A record has a header, an identity, checksums and a value:
 
-    offset  0  b"zsc1"                  4 bytes
-            4  crc32c of what follows   uint32
+    offset  0  b"zsc2"                  4 bytes
+            4  crc32c of what follows, without the value
             8  length of the identity   uint32
            12  flags                    uint32   1: the key is missing in the store
            16  length of the value      uint64
            24  stored                   float64  seconds, by the cache's clock, when the fetch began
            32  stamp                    uint64   versions.py
            40  tier                     16 bytes identity of the tier that wrote it
-           56  the identity, then the value
+           56  the identity
+               crc32c of each block of 64 KiB of the value, uint32
+               the value
 
-Little-endian throughout. The layout is this project's, version 3 (`folder_control.VERSION`). A record is
-accepted only if lengths, checksum, tier and identity all match, so a torn or corrupted file reads as missing.
+Little-endian throughout. The layout is version 4 of this project (`folder_control.VERSION`). A record is
+accepted only if lengths, checksums, tier and identity all match: a torn or corrupted file reads as missing.
+For a part of a value, only the blocks that contain it are read.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
-from typing import Final, NamedTuple, TypeAlias
+from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 
@@ -29,8 +33,10 @@ from ...core.crc32c import crc32c
 from .versions import VersionedPath, Versions
 
 HEAD: Final = struct.Struct("<4sIIIQdQ16s")
-MAGIC: Final = b"zsc1"
+MAGIC: Final = b"zsc2"
 MISSING: Final = 1
+BLOCK: Final = 2**16
+"""Bytes of a value with a checksum of their own."""
 _CHECKED_FROM: Final = 8
 
 Part: TypeAlias = tuple[str, int, int] | None
@@ -100,30 +106,53 @@ def name(ident: bytes) -> str:
     return hashlib.blake2b(ident, digest_size=16).hexdigest()
 
 
+class DamagedRecordError(Exception):
+    """A record is damaged, or belongs to another tier or key."""
+
+
 def record_head(ident: bytes, cached: CachedValue, tier: bytes) -> bytes:
-    """Header and identity of a record; the value follows unchanged."""
+    """Header, identity and checksums of a record; the value follows unchanged."""
     flags = MISSING if cached.data is None else 0
-    rest = HEAD.pack(MAGIC, 0, len(ident), flags, cached.size, cached.stored, cached.stamp, tier)[
-        _CHECKED_FROM:
-    ]
-    code = crc32c(rest + ident)
-    if cached.data is not None:
-        code = crc32c(cached.data, code)
-    return MAGIC + code.to_bytes(4, "little") + rest + ident
+    head = HEAD.pack(MAGIC, 0, len(ident), flags, cached.size, cached.stored, cached.stamp, tier)
+    checked = head[_CHECKED_FROM:] + ident + _checksums(b"" if cached.data is None else cached.data)
+    return MAGIC + crc32c(checked).to_bytes(4, "little") + checked
 
 
-def parse(raw: bytes, ident: bytes, tier: bytes) -> CachedValue | None:
-    """Parse a whole record; None if it is damaged, or belongs to another tier or key."""
-    if len(raw) < HEAD.size:
+def _checksums(data: bytes | memoryview) -> bytes:
+    """The checksum of each block, in order."""
+    view = memoryview(data)
+    blocks = (view[start : start + BLOCK] for start in range(0, len(view), BLOCK))
+    return b"".join(crc32c(block).to_bytes(4, "little") for block in blocks)
+
+
+def read_record(file: BinaryIO, ident: bytes, tier: bytes, part: Part = None) -> CachedValue | None:
+    """Read a record, or a part of its value; None for a part that stores answer differently.
+
+    DamagedRecordError if what is read is damaged, or belongs to another tier or key.
+    """
+    head = file.read(HEAD.size + len(ident))
+    if len(head) < HEAD.size:
+        raise DamagedRecordError
+    magic, code, ident_length, flags, length, stored, stamp, owner = HEAD.unpack_from(head)
+    start = HEAD.size + ident_length + 4 * -(-length // BLOCK)
+    if magic != MAGIC or owner != tier or os.fstat(file.fileno()).st_size != start + length:
+        raise DamagedRecordError
+    checksums = file.read(start - HEAD.size - ident_length)
+    if head[HEAD.size :] != ident or crc32c(head[_CHECKED_FROM:] + checksums) != code:
+        raise DamagedRecordError
+    if flags & MISSING:
+        return CachedValue(data=None, stored=stored, stamp=stamp)
+    if (span := span_of(part, length)) is None:
         return None
-    magic, code, ident_length, flags, length, stored, stamp, owner = HEAD.unpack_from(raw)
-    start = HEAD.size + ident_length
-    if magic != MAGIC or owner != tier or len(raw) != start + length:
-        return None
-    view = memoryview(raw)
-    if view[HEAD.size : start] != ident or crc32c(view[_CHECKED_FROM:]) != code:
-        return None
-    return CachedValue(data=None if flags & MISSING else view[start:], stored=stored, stamp=stamp)
+    first, last = span
+    block, stop = first // BLOCK, -(-last // BLOCK)
+    file.seek(start + block * BLOCK)
+    data = file.read(min(stop * BLOCK, length) - block * BLOCK)
+    if _checksums(data) != checksums[4 * block : 4 * stop]:
+        raise DamagedRecordError
+    if part is not None:
+        data = data[first - block * BLOCK : last - block * BLOCK]
+    return CachedValue(data=data, stored=stored, stamp=stamp)
 
 
 def part_of(request: ByteRequest) -> Part:
@@ -148,15 +177,22 @@ def slice_value(cached: CachedValue, part: Part) -> CachedValue | None:
     """Cut a range out of a whole value; None if stores answer it differently."""
     if part is None or cached.data is None:
         return cached
-    kind, first, second = part
-    size = len(cached.data)
-    if kind == "s":
-        data = memoryview(cached.data)[max(0, size - first) :]
-    elif kind == "?" or first >= size:
+    if (span := span_of(part, len(cached.data))) is None:
         return None
-    else:
-        data = memoryview(cached.data)[first : second if kind == "r" else size]
+    data = memoryview(cached.data)[slice(*span)]
     return CachedValue(data=data, stored=cached.stored, stamp=cached.stamp)
+
+
+def span_of(part: Part, length: int) -> tuple[int, int] | None:
+    """First byte and end of a part of a value of this length; None if stores answer it differently."""
+    if part is None:
+        return 0, length
+    kind, first, second = part
+    if kind == "s":
+        return max(0, length - first), length
+    if kind == "?" or first >= length:
+        return None
+    return first, min(second, length) if kind == "r" else length
 
 
 def folder_place(versions: Versions, path: str) -> VersionedPath | None:

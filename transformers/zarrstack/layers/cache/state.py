@@ -245,9 +245,15 @@ class CacheState:
         return None if place is None or stamp is None else (place, stamp, self.clock())
 
     def remember_as(
-        self, key: str, kind: Hashable, data: memoryview, version: tuple[VersionedPath, int, float]
+        self,
+        key: str,
+        kind: Hashable,
+        data: memoryview,
+        version: tuple[VersionedPath, int, float],
+        *,
+        instead: bool = True,
     ) -> None:
-        """Store what a value means, such as a decoded chunk, in memory, instead of the value."""
+        """Store what a value means in memory, such as a decoded chunk: `instead` of the value, or too."""
         place, stamp, started = version
         entry = self.memory.get(key)
         if self.ttl is not None:  # as old as the value, which may have been fetched long before
@@ -255,7 +261,7 @@ class CacheState:
                 return
             started = min(started, entry[0].stored)
         self.memory.put((key, kind), CachedValue(data, started, stamp), place, self.is_valid)
-        if entry is not None and self.memory.get((key, kind)) is not None:
+        if instead and entry is not None and self.memory.get((key, kind)) is not None:
             self.memory.drop(key)
 
     def in_memory_as(self, key: str, kind: Hashable) -> bytes | memoryview | None:
@@ -266,9 +272,11 @@ class CacheState:
         self.count(MEMORY, entry[0].size)
         return entry[0].data
 
-    def on_disk(self, tier: LocalTier, ident: bytes, place: VersionedPath) -> CachedValue | None:
-        """Read a valid record from the disk tier."""
-        cached = tier.read(ident)
+    def on_disk(
+        self, tier: LocalTier, ident: bytes, place: VersionedPath, part: Part = None
+    ) -> CachedValue | None:
+        """Read a valid record, or a part of its value, from the disk tier."""
+        cached = tier.read(ident, part)
         if cached is None or self.is_valid(cached, place):
             return cached
         if self.keeps and not self.offline:  # otherwise it would occupy a full folder for ever
