@@ -20,6 +20,7 @@ from .base.stack import as_dict
 from .base.transformer import StorageTransformer
 from .core.errors import UnsupportedError, UsageError
 from .core.json_text import JSON
+from .layers.cache.layer import Cache
 from .layers.per_array.layer import PerArray
 from .layers.per_array.opened import Block, OpenArray, OpenGroup
 from .layers.write_back.layer import DEFAULT_BYTES, WriteBack
@@ -66,9 +67,29 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     >>> zarrstack.open("images.zarr", mode="r").store
     stack(LocalStore('file://images.zarr'), WriteBack(), PerArray())
     """
+    return _open(
+        store, path=path, mode=mode, storage_options=storage_options, memory_bytes=memory_bytes, **options
+    )
+
+
+def _open(
+    store: StoreLike,
+    *,
+    path: str = "",
+    mode: Mode | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    memory_bytes: int | str | None = None,
+    decoded: int | str | None = None,
+    **options: Any,
+) -> OpenArray | OpenGroup:
     create = mode in {"a", "w", "w-"}
     block, path_in_it = _block(
-        store, path, create=create, storage_options=storage_options, memory_bytes=memory_bytes
+        store,
+        path,
+        create=create,
+        storage_options=storage_options,
+        memory_bytes=memory_bytes,
+        decoded=decoded,
     )
     layer = block.store
     if mode is None:
@@ -91,13 +112,16 @@ def _is_draft(store: Store) -> bool:
     return document is not None and isinstance(document.get("zarr_format"), str)
 
 
-def open_array(store: StoreLike, **options: Any) -> OpenArray:
+def open_array(store: StoreLike, *, decoded: int | str | None = None, **options: Any) -> OpenArray:
     """Open an array like `open`, with its `options`.
+
+    `decoded`, a number of bytes or a text such as "1GB", is the budget of a `Cache` that keeps decoded chunks
+    in memory, and inner chunks of shards. It sees all changes made through this array, and no others.
 
     Raises
     ------
     UsageError
-        If the node is a group; otherwise the errors of `open`.
+        If the node is a group, or `decoded` is invalid; otherwise the errors of `open`.
 
     Examples
     --------
@@ -107,7 +131,10 @@ def open_array(store: StoreLike, **options: Any) -> OpenArray:
     >>> zarrstack.open_array("a.zarr").chunks
     (1,)
     """
-    return array_of(open(store, **options))
+    if decoded is None:
+        return array_of(open(store, **options))
+    with zarr.config.set({"codec_pipeline.path": "zarrstack.decoded.DecodedChunks"}):
+        return array_of(_open(store, decoded=decoded, **options))
 
 
 def open_group(store: StoreLike, **options: Any) -> OpenGroup:
@@ -243,19 +270,21 @@ def _block(
     create: bool,
     storage_options: Mapping[str, Any] | None,
     memory_bytes: int | str | None,
+    decoded: int | str | None = None,
 ) -> tuple[Block, str]:
     """`PerArray` over a store, below a `WriteBack` for `with` statements; and the path of the node in it.
 
-    With `memory_bytes`, changes wait from now on.
+    With `memory_bytes`, changes wait from now on; with `decoded`, a cache of this size is between the two.
     """
     mode: Mode | None = "a" if create else None
     place = sync(make_store_path(target, path=path, mode=mode, storage_options=as_dict(storage_options)))
     store = place.store
-    if not (isinstance(store, WriteBack) and isinstance(store.below, PerArray)):
-        below = store if isinstance(store, PerArray) else PerArray(store)
-        store = WriteBack(below, memory_bytes=DEFAULT_BYTES if memory_bytes is None else memory_bytes)
+    top = store if isinstance(store, WriteBack) and isinstance(store.below, PerArray) else None
+    if top is None or memory_bytes is not None or decoded is not None:
+        below = top.below if top is not None else store if isinstance(store, PerArray) else PerArray(store)
+        if decoded is not None:
+            below = Cache(below, memory_bytes=decoded)
+        top = WriteBack(below, memory_bytes=DEFAULT_BYTES if memory_bytes is None else memory_bytes)
         if memory_bytes is None:
-            store.in_blocks()
-    elif memory_bytes is not None:
-        store = WriteBack(store.below, memory_bytes=memory_bytes)
-    return Block(store, not isinstance(target, Store | StorePath)), place.path
+            top.in_blocks()
+    return Block(top, not isinstance(target, Store | StorePath)), place.path

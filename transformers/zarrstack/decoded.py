@@ -11,14 +11,19 @@ this array or another, by the store's own methods or by a process that shares it
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from zarr import config
 from zarr.abc.buffer import NDBuffer
 from zarr.buffer import cpu
+from zarr.codecs import ShardingCodec
 from zarr.storage import StorePath
 
 from .system.zarr_internals import ArraySpec, BatchedCodecPipeline
@@ -34,8 +39,8 @@ class DecodedChunks(BatchedCodecPipeline):
     """zarr-python's default pipeline; chunks of arrays over a `Cache` are decoded once while they are kept.
 
     Between the array and the cache may only be layers that keep keys and bytes as they are (`transparent`).
-    Shards that zarr-python's own codec reads in parts, texts of any length, and arrays outside main memory
-    are read as without it.
+    Of zarr-python's own shards, inner chunks are kept. Texts of any length, arrays outside main memory, and
+    selections by lists of indexes within shards are read as without it.
 
     Examples
     --------
@@ -68,9 +73,11 @@ class DecodedChunks(BatchedCodecPipeline):
         """Fill `out`: chunks that are kept at once, the others as zarr-python does."""
         default: Any = super()  # its methods return results in newer versions of zarr
         requests = list(batch_info)
-        state = _cache_of(requests[0]) if requests and not self.supports_partial_decode else None
+        state = _cache_of(requests[0]) if requests else None
         if state is None:
             return await default.read(requests, out, drop_axes)
+        if self.supports_partial_decode:
+            return await self._read_shards(state, requests, out, drop_axes)
         results: list[Any] = [{"status": "present"}] * len(requests)
         others = []
         for number, request in enumerate(requests):
@@ -78,12 +85,75 @@ class DecodedChunks(BatchedCodecPipeline):
             if chunk is None:
                 others.append(number)
             else:
-                _fill(out, request, chunk, drop_axes)
+                _fill(out, request, chunk[request[2]], drop_axes)
         if others:
             read = await default.read([requests[number] for number in others], out, drop_axes)
             for number, result in zip(others, read or (), strict=False):
                 results[number] = result
         return tuple(results)
+
+    async def _read_shards(
+        self, state: CacheState, requests: list[Request], out: NDBuffer, drop_axes: tuple[int, ...]
+    ) -> Any:
+        """Fill `out` from inner chunks: kept ones at once, then the others of each shard together."""
+        default: Any = super()
+        results: list[Any] = [{"status": "present"}] * len(requests)
+        free = asyncio.Semaphore(config.get("async.concurrency") or 1)
+
+        async def finish(number: int, part: _ShardPart | None) -> None:
+            async with free:
+                if part is not None and await self._decode_inner(state, part):
+                    _fill(out, requests[number], part.selected(), drop_axes)
+                else:
+                    read = await default.read([requests[number]], out, drop_axes)
+                    results[number] = (*(read or ()), results[number])[0]
+
+        others = []
+        for number, request in enumerate(requests):
+            part = self._shard_part(state, request)
+            if part is None or part.missing:
+                others.append(finish(number, part))
+            else:
+                _fill(out, request, part.selected(), drop_axes)
+        await asyncio.gather(*others)
+        return tuple(results)
+
+    def _shard_part(self, state: CacheState, request: Request) -> _ShardPart | None:
+        """What a request selects of a shard, and the kept inner chunks; None if zarr-python reads it."""
+        place, spec, selection = request[:3]
+        codec, kind = self.array_bytes_codec, self._cache_kind(spec)
+        bounds = _bounds(selection, spec.shape)
+        if kind is None or bounds is None or not isinstance(codec, ShardingCodec):
+            return None
+        shape = codec.chunk_shape
+        part = _ShardPart(place, spec, kind, shape, selection, bounds)
+        ranges = [range(first // n, -(-stop // n)) for (first, stop), n in zip(bounds, shape, strict=True)]
+        for chunk in product(*ranges):
+            data = state.in_memory_as(place.path, (*kind, chunk))
+            if data is None:
+                part.missing.append(chunk)
+            else:
+                part.chunks[chunk] = np.frombuffer(data, kind[2]).reshape(shape)
+        return part
+
+    async def _decode_inner(self, state: CacheState, part: _ShardPart) -> bool:
+        """Decode the smallest box with the missing inner chunks, and keep these; False without a shard."""
+        codec: Any = self.array_bytes_codec
+        spans = [range(min(axis), max(axis) + 1) for axis in zip(*part.missing, strict=True)]
+        box = [slice(span[0] * n, (span[-1] + 1) * n) for span, n in zip(spans, part.shape, strict=True)]
+        version = state.version_of(part.place.path)
+        (decoded,) = await codec.decode_partial([(part.place, tuple(box), part.spec)])
+        if decoded is None:
+            return False
+        values, dtype = decoded.as_numpy_array(), part.kind[2]
+        for chunk in product(*spans):
+            first = [(at - span[0]) * n for at, span, n in zip(chunk, spans, part.shape, strict=True)]
+            inner = values[tuple(slice(at, at + n) for at, n in zip(first, part.shape, strict=True))]
+            part.chunks[chunk] = inner
+            if version is not None and inner.dtype.newbyteorder("=") == dtype.newbyteorder("="):
+                data = _own_bytes(inner, dtype)
+                state.remember_as(part.place.path, (*part.kind, chunk), data, version, instead=False)
+        return True
 
     async def read_batch(
         self, batch_info: Iterable[Request], out: NDBuffer, drop_axes: tuple[int, ...] = ()
@@ -96,7 +166,7 @@ class DecodedChunks(BatchedCodecPipeline):
             if chunk is None:
                 results.extend(await default.read_batch([request], out, drop_axes) or ())
             else:
-                _fill(out, request, chunk, drop_axes)
+                _fill(out, request, chunk[request[2]], drop_axes)
                 results.append({"status": "present"})
         return tuple(results)
 
@@ -137,12 +207,58 @@ def _cache_of(request: Request) -> CacheState | None:
     return state
 
 
-def _fill(out: NDBuffer, request: Request, chunk: np.ndarray[Any, Any], drop_axes: Sequence[int]) -> None:
-    _, spec, in_chunk, in_result, _ = request
-    part = chunk[in_chunk]
+def _fill(out: NDBuffer, request: Request, part: Any, drop_axes: Sequence[int]) -> None:
+    """Put what a request selects of a chunk to its place in the result."""
     if drop_axes:
         part = part.squeeze(axis=tuple(drop_axes))
-    out[in_result] = spec.prototype.nd_buffer.from_numpy_array(part)
+    out[request[3]] = request[1].prototype.nd_buffer.from_numpy_array(part)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShardPart:
+    """What a request selects of a shard."""
+
+    place: StorePath
+    spec: ArraySpec
+    kind: tuple[str, tuple[int, ...], np.dtype[Any]]
+    shape: tuple[int, ...]
+    """Of an inner chunk."""
+    selection: Any
+    bounds: list[tuple[int, int]]
+    """First index and end along each axis."""
+    chunks: dict[tuple[int, ...], np.ndarray[Any, Any]] = field(default_factory=dict)
+    """The inner chunks by their coordinates in the shard."""
+    missing: list[tuple[int, ...]] = field(default_factory=list)
+
+    def selected(self) -> np.ndarray[Any, Any]:
+        """The values, when no chunk is missing."""
+        region = np.empty([stop - first for first, stop in self.bounds], self.kind[2])
+        for chunk, values in self.chunks.items():
+            here, there = [], []
+            for at, n, (first, stop) in zip(chunk, self.shape, self.bounds, strict=True):
+                begin, end = max(at * n, first), min((at + 1) * n, stop)
+                there.append(slice(begin - first, max(end, begin) - first))
+                here.append(slice(begin - at * n, max(end, begin) - at * n))
+            region[tuple(there)] = values[tuple(here)]
+        steps = (slice(None, None, each.step) if isinstance(each, slice) else 0 for each in self.selection)
+        part: np.ndarray[Any, Any] = region[tuple(steps)]
+        return part
+
+
+def _bounds(selection: Any, shape: Sequence[int]) -> list[tuple[int, int]] | None:
+    """First index and end along each axis of a selection by numbers and slices; None for any other."""
+    bounds = []
+    for each, length in zip(selection, shape, strict=True):
+        if isinstance(each, slice):
+            first, stop, step = each.indices(length)
+            if step < 1 or first >= stop:
+                return None
+            bounds.append((first, stop))
+        elif isinstance(each, int | np.integer):
+            bounds.append((int(each), int(each) + 1))
+        else:
+            return None
+    return bounds
 
 
 def _own_bytes(chunk: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> memoryview:

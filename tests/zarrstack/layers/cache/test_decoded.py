@@ -21,6 +21,7 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 import zarrstack
 from zarrstack import Cache, Log, Retry, Sharding, stack
+from zarrstack.core.errors import UsageError
 from zarrstack.decoded import DecodedChunks
 
 DATA = np.arange(48, dtype="i4").reshape(8, 6)
@@ -154,13 +155,86 @@ def test_texts_of_any_length_are_read(decodes):
     assert len(decodes) == 4
 
 
-def test_shards_are_read_in_parts():
-    cache = Cache(MemoryStore())
-    written(cache, shards=(8, 6))
-    array = opened(cache)
+SELECTIONS = {
+    "all": lambda a: a[...],
+    "a number": lambda a: a[5, 7],
+    "a row": lambda a: a[9],
+    "across shards": lambda a: a[3:11, 2:14],
+    "steps": lambda a: a[1:12:5, 3::2],
+    "backwards": lambda a: a.oindex[slice(1, 9, 3), [7, 2]],
+    "lists": lambda a: a.oindex[[0, 8], [1, 11]],
+    "points": lambda a: a.vindex[[0, 8], [1, 11]],
+    "a mask": lambda a: a.get_mask_selection(np.arange(192).reshape(12, 16) % 7 == 0),
+    "blocks": lambda a: a.blocks[1, 0],
+    "nothing": lambda a: a[4:4],
+}
+
+
+@pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
+@pytest.mark.parametrize("missing", [False, True], ids=["all shards", "a missing shard"])
+def test_inner_chunks_of_shards_are_what_zarr_reads(selection, missing):
+    data = np.arange(192, dtype="i4").reshape(12, 16)
+    below = MemoryStore()
+    written(below, data, (2, 4), shards=(6, 8))
+    if missing:
+        asyncio.run(below.delete("a/c/0/1"))
+    array, plain = opened(Cache(below)), zarr.open_array(below, path="a", mode="r")
     for _ in range(2):
-        np.testing.assert_array_equal(array[...], DATA)
-        assert array[1, 1] == DATA[1, 1]
+        np.testing.assert_array_equal(selection(array), selection(plain))
+
+
+def test_an_inner_chunk_of_a_shard_is_requested_and_decoded_once(decodes):
+    data = np.arange(192, dtype="i4").reshape(12, 16)
+    below = MemoryStore()
+    written(below, data, (2, 4), shards=(6, 8))
+    log = Log()
+    array = opened(stack(below, Cache(), log))
+    array[0, 0], array[3:5, 5:7]
+    before, requests = len(decodes), log.figures().operations["get"].count
+    for _ in range(3):
+        np.testing.assert_array_equal(array[:2, :4], data[:2, :4])
+        assert array[4, 6] == data[4, 6]
+        np.testing.assert_array_equal(array[2:6, 4:8], data[2:6, 4:8])
+    assert len(decodes) == before
+    assert log.figures().operations["get"].count == requests
+    np.testing.assert_array_equal(array[0, :], data[0])
+    assert len(decodes) > before
+
+
+def test_a_shard_that_is_read_whole_takes_one_request(decodes):
+    below = MemoryStore()
+    written(below, np.arange(192, dtype="i4").reshape(12, 16), (2, 4), shards=(12, 16))
+    log = Log()
+    array = opened(stack(below, Cache(), log))
+    log.reset()
+    for _ in range(2):
+        array[...]
+    assert log.figures().operations["get"].count == 1
+    count = len(decodes)
+    array[...]
+    assert len(decodes) == count
+
+
+@pytest.mark.parametrize("layers", [(), (Sharding(chunks_per_shard=[2, 2]),)], ids=["plain", "sharding"])
+def test_open_array_keeps_decoded_chunks(layers, decodes, tmp_path):
+    place = tmp_path / "a.zarr"
+    with zarrstack.create_array(
+        place, storage_transformers=layers, shape=(8, 6), chunks=(4, 3), dtype="i4"
+    ) as array:
+        array[...] = DATA
+    array = zarrstack.open_array(place, decoded="1MB")
+    np.testing.assert_array_equal(array[...], DATA)
+    count = len(decodes)
+    np.testing.assert_array_equal(array[...], DATA)
+    assert len(decodes) == count == 4
+    array[0, 0] = 99
+    assert array[0, 0] == 99
+    with array:
+        array[0, 1] = 98
+        assert array[0, 1] == 98
+    assert zarrstack.open_array(place, mode="r")[0, :2].tolist() == [99, 98]
+    with pytest.raises(UsageError, match="memory_bytes"):
+        zarrstack.open_array(place, decoded="much")
 
 
 def test_without_a_cache_and_below_a_layer_that_changes_keys_it_is_zarrs_pipeline(decodes):
@@ -316,12 +390,20 @@ STEPS = st.lists(
 )
 
 
-@given(steps=STEPS, budget=st.sampled_from([1000, 2000, 10**6]), size=st.sampled_from([1, 3, 4]))
-def test_whatever_changes_an_array_reads_as_without_a_cache(steps, budget, size):
+@given(
+    steps=STEPS,
+    budget=st.sampled_from([1000, 2000, 10**6]),
+    size=st.sampled_from([1, 3, 4]),
+    per_shard=st.sampled_from([None, 1, 2]),
+)
+def test_whatever_changes_an_array_reads_as_without_a_cache(steps, budget, size, per_shard):
     below = MemoryStore()
     cache = Cache(below, memory_bytes=budget)
     with decoded():
-        array = zarr.create_array(cache, name="a", shape=(10,), chunks=(size,), dtype="i2", fill_value=1)
+        shards = None if per_shard is None else (size * per_shard,)
+        array = zarr.create_array(
+            cache, name="a", shape=(10,), chunks=(size,), shards=shards, dtype="i2", fill_value=1
+        )
     other = zarr.open_array(cache, path="a")
     for step, start, length, value in steps:
         part = slice(start, start + length)
