@@ -6,7 +6,7 @@ Safe to run again: what is already installed is not installed twice.
 
     demo    migrate a real Zarr v2 archive and a real N5 container, and show the results
     test    run the tests, in a few minutes; `--all` runs the slow ones too, `--rest` only those,
-            `--random [SEED]` those that draw examples, with new ones (further arguments go to pytest)
+            `--random` those that draw examples, with new ones (further arguments go to pytest)
     check   lint, type-check and build the docs, as CI does
     shell   say how to use the environment by hand
 
@@ -14,7 +14,6 @@ The environment lies in .venv, or where ZARRLIFT_VENV says. This file makes it a
 to syntax that Python 2.7 can parse, so that an old Python gets one clear line instead of a SyntaxError.
 """
 
-from __future__ import print_function
 
 import os
 import subprocess

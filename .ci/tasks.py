@@ -89,20 +89,22 @@ def demo() -> None:
     run(sys.executable, "-c", SHOW, ocean_v3, images, images_v3)
 
 
+CHOICES = {
+    "--all": ("-m", "not left_out", "--hypothesis-profile", "all"),
+    "--rest": ("-m", "(slow or brought) and not left_out", "--hypothesis-profile", "all"),
+    "--random": ("-m", "hypothesis", "--hypothesis-profile", "random"),
+}
+"""What `go.py test` takes in place of pytest's own words; without one, pytest leaves out what is slow."""
+
+
 def for_pytest(arguments: Sequence[str]) -> list[str]:
     """The arguments of `go.py test` as pytest takes them; without others, it runs on all cores."""
-    words, chosen = list(arguments), []
-    for word in ("--all", "--rest"):
-        if word in words:
-            words.remove(word)
-            chosen.append(word)
-    if "--random" in words:
-        place = words.index("--random")
-        words.pop(place)
-        given = "".join(words[place : place + 1]).isdigit()
-        seed = words.pop(place) if given else str(random.randrange(10**9))
-        print("Random examples with seed", seed, flush=True)
-        chosen += ["--random", seed]
+    words = [word for word in arguments if word not in CHOICES]
+    chosen = [word for name, given in CHOICES.items() if name in arguments for word in given]
+    if "--random" in arguments and not any(word.startswith("--hypothesis-seed") for word in words):
+        seed = random.randrange(10**9)
+        print("To draw the same examples: --hypothesis-seed", seed, flush=True)
+        chosen += ["--hypothesis-seed", str(seed)]
     # worksteal: neighbours run in one process, which then migrates for them once, and none idles at the end.
     return [*chosen, *(words or ["-q", "-n", "auto", "--dist", "worksteal"])]
 

@@ -1,4 +1,4 @@
-"""What every test shares: the choice of tests, the watch over processes, and the rule about skips.
+"""What every test shares: which cases of slow tests are quick, and the rule about skips.
 
 A test that needs a reader that does not install at one end is marked with
 `needs_reader("name")`. Where `not_everywhere.toml` lists the name for this end, the test is
@@ -22,16 +22,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import chances, choosing, in_memory, left_behind, unpacking
+from tests.support import chances, unpacking
 
 HERE = Path(__file__).parent
 END = "3.11" if sys.version_info[:2] == (3, 11) else "3.13"
 LISTED = "not everywhere: "
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which tests a run takes."""
-    choosing.add_options(parser)
+chances.register_profiles()
 
 
 def rows() -> list[dict[str, str]]:
@@ -63,13 +59,39 @@ def is_here(row: dict[str, str]) -> bool:
     return found or bool(os.environ.get(row.get("unless", "")))
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` leaves out tests by what they are marked with
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what the list says, and nothing else."""
-    missing = missing_readers()
+    """Skip what the list says, and nothing else; let some cases of slow tests be quick."""
+    missing, brought = missing_readers(), brought_readers()
     for item in items:
-        for mark in item.iter_markers("needs_reader"):
+        for mark in [*item.iter_markers("needs_reader")]:
             if mark.args[0] in missing:
                 item.add_marker(pytest.mark.skip(reason=f"{LISTED}{mark.args[0]}; {missing[mark.args[0]]}"))
+            if mark.args[0] in brought:
+                item.add_marker("brought")
+    sample_slow(items, int(os.environ.get("ZARRLIFT_ONE_IN", "1")))
+
+
+def sample_slow(items: list[pytest.Item], one_in: int) -> None:
+    """Take the mark from every n-th case of a `slow(one_in=n)`; mark others `left_out`, but one in so many.
+
+    Of a test with several parameters, `n` is a number that none of their lengths divides, or a value is never
+    tried.
+    """
+    seen = Counter[tuple[str, bool]]()
+    for item in items:
+        mark = item.get_closest_marker("slow")
+        if mark is None:
+            continue
+        test = item.nodeid.partition("[")[0]
+        is_quick = bool(mark.kwargs) and seen[test, True] % mark.kwargs["one_in"] == 0
+        seen[test, True] += 1
+        if is_quick:
+            item.own_markers[:] = [other for other in item.own_markers if other.name != "slow"]
+            continue
+        if seen[test, False] % one_in:
+            item.add_marker("left_out")
+        seen[test, False] += 1
 
 
 @pytest.hookimpl(wrapper=True)
@@ -135,15 +157,12 @@ class SkipGuard:
             terminalreporter.write_line(text, red=True)
 
 
-@pytest.hookimpl(tryfirst=True)  # before hypothesis' plug-in, which is given a seed
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the tests; watch skips where the results come together: not in xdist's workers."""
+    """Run what is named, slow or not; watch skips where the results come together: not in xdist's workers."""
+    if any("::" in each for each in config.args):
+        config.option.markexpr = ""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    chances.load_profile(config)
-    config.pluginmanager.register(in_memory, "in-memory")
-    config.pluginmanager.register(choosing.Choice(config, brought_readers()), "choice")
-    config.pluginmanager.register(left_behind, "left-behind")
     config.pluginmanager.register(unpacking, "unpacking")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipGuard(), "skip-guard")

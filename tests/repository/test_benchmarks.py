@@ -6,7 +6,6 @@ written without its machine, versions and date, and that the chart shows the tab
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -140,69 +138,10 @@ def test_every_file_is_in_the_readme_and_the_peers_apart_are_pinned() -> None:
 # What is measured
 
 
-def test_the_processes_of_a_command_are_found_with_their_memory(scripts: Scripts) -> None:
-    with subprocess.Popen(("sh", "-c", "cat; :"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
-        assert shell.stdin is not None and shell.stdout is not None
-        shell.stdin.write(b"ready\n")
-        shell.stdin.flush()
-        assert shell.stdout.readline() == b"ready\n"  # cat has started
-        pids = scripts.harness.family(shell.pid)
-        assert [pids[0], len(pids)] == [shell.pid, 2]
-        assert set(pids) < set(scripts.harness.family(os.getpid()))
-        assert all(scripts.harness.held(pid) > 0 for pid in pids)
-    assert scripts.harness.held(shell.pid) == 0
-
-
-def test_figures_are_medians_and_the_most_memory_of_one_and_of_all_processes(scripts: Scripts) -> None:
-    runs = [scripts.harness.Run(2.0, 1.5, 70.0), scripts.harness.Run(1.0, 0.5, 80.0)]
-    figures = scripts.harness.Figures([*runs, scripts.harness.Run(4.0, 3.5, 60.0)])
-    assert figures.median == 2.0
-    assert str(figures) == "  2.00 s (1.00 to 4.00),  1.50 s of work,   80 MB"
-    figures.processes, figures.together, figures.text = 2, 113.0, ", 9 requests"
-    assert str(figures).endswith("   80 MB, 113 in 2 processes, 9 requests")
-
-
 def test_a_command_that_fails_ends_the_run_with_what_it_said(scripts: Scripts) -> None:
     command = scripts.harness.Command(name="peer", argv=("sh", "-c", "echo why; exit 3"))
     with pytest.raises(SystemExit, match=r"peer failed with 3:\nwhy"):
         scripts.harness.measure([command], 0)
-
-
-@pytest.mark.parametrize(
-    ("rounds", "expected"), [(0, {"ours": 1, "near": 1, "far": 1}), (3, {"ours": 3, "near": 3, "far": 1})]
-)
-def test_a_far_slower_command_runs_in_one_round_and_with_no_rounds_the_first_run_counts(
-    scripts: Scripts, monkeypatch: pytest.MonkeyPatch, rounds: int, expected: dict[str, int]
-) -> None:
-    seconds = {"ours": 1.0, "near": 4.9, "far": 5.1}
-    checked = []
-
-    def pretended(command: Any, figures: Any, *, watched: bool = False, counts: bool = True) -> None:
-        if counts:
-            figures.runs.append(scripts.harness.Run(seconds[command.name], 0.0, 0.0))
-
-    monkeypatch.setattr(scripts.harness, "run_once", pretended)
-    commands = [
-        scripts.harness.Command(name=name, argv=("true",), check=lambda name=name: checked.append(name))
-        for name in seconds
-    ]
-    found = scripts.harness.measure(commands, rounds)
-    assert {name: len(figures.runs) for name, figures in found.items()} == expected
-    assert checked == list(seconds)
-
-
-@pytest.mark.parametrize(("rounds", "expected"), [(0, [1]), (2, [2, 3])])
-def test_what_runs_in_this_process_takes_turns_and_warms_up(
-    scripts: Scripts, rounds: int, expected: list[int]
-) -> None:
-    calls: list[str] = []
-
-    def contender(name: str) -> Any:
-        return lambda: calls.append(name) or calls.count(name)
-
-    found = scripts.harness.interleaved({name: contender(name) for name in "ab"}, rounds)
-    assert found == {"a": expected, "b": expected}
-    assert calls == ["a", "b"] * (rounds + 1)
 
 
 # The pages
@@ -256,38 +195,3 @@ def test_a_table_is_written_between_its_marks_and_written_again(scripts: Scripts
     for text in ("first", "second"):
         scripts.run.write("updates", text, page)
         assert page.read_text() == f"{before}{text}{after}"
-
-
-def test_a_page_without_a_place_for_figures_is_left_as_it_is(scripts: Scripts, tmp_path: Path) -> None:
-    page = tmp_path / "speed.md"
-    page.write_text("# Speed\n")
-    with pytest.raises(SystemExit, match="no place for the figures"):
-        scripts.run.write("files", "text", page)
-    assert page.read_text() == "# Speed\n"
-
-
-def test_the_rows_of_a_workload_say_how_many_times_as_long_others_take(scripts: Scripts) -> None:
-    work = next(each for each in scripts.workloads.WORKLOADS if each.name == "n5 gzip")
-    commands, figures = [], {}
-    for name, seconds, note in (("zarrlift", 2.0, ""), ("tensorstore", 25.0, "note")):
-        commands.append(scripts.harness.Command(name=name, argv=(), note=note))
-        figures[name] = scripts.harness.Figures([scripts.harness.Run(seconds, seconds, 10.0)])
-    assert scripts.run.rows(work, commands, figures, ["z5py"]) == [
-        "n5 gzip: container/blocks.n5",
-        "  zarrlift                     2.00 s (2.00 to 2.00),  2.00 s of work,   10 MB",
-        "  tensorstore                 25.00 s (25.00 to 25.00), 25.00 s of work,   10 MB, 12.5 x   note",
-        "  z5py: left out, there is no environment",
-        "",
-    ]
-
-
-def test_the_chart_is_readable_in_light_and_dark_and_escapes_names(scripts: Scripts) -> None:
-    bar = scripts.chart.Bar(name="<peer> & co", seconds=0.0, kind="peer")
-    group = scripts.chart.Group(name="a < b", bars=[bar])
-    text = scripts.chart.draw([group], circumstances=["x & y"])
-    svg = ET.fromstring(text)
-    assert {"<peer> & co", "a < b", "x & y", "0.00 s"} <= {each.text for each in svg.iter(f"{SVG}text")}
-    light, _, dark = text.partition("@media (prefers-color-scheme: dark)")
-    for page in (light.partition("<style>")[2], dark.partition("</style>")[0]):
-        for name in (".page", "text", ".own", ".peer"):
-            assert re.search(rf"{re.escape(name)} {{ fill: #[0-9a-f]{{6}}", page), name

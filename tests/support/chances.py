@@ -15,38 +15,34 @@ from zarr.abc.store import Store
 
 from zarrstack.testing.operations import Operation, expected, operations, perform
 
-# How many examples a test draws where they take seconds, and whether they are new ones.
+# Profiles of hypothesis: how many examples a test draws where they take seconds, and whether they are new.
 #
-# The examples are the same in every run, at home and in CI, so that a change is judged by itself. `--random`
-# draws others, and more of them.
+# Those of "quick", a quarter, and of "all", half of them, are the same in every run, at home and in CI, so
+# that a change is judged by itself. "random" draws all of them anew.
+
+_EXAMPLES = 50
+"""How many a test draws that does not say so."""
 
 
-_run = {"divisor": 4}
-
-
-def load_profile(config: pytest.Config) -> None:
-    """Settings of hypothesis; before the test modules are imported, which take them over."""
-    seed = config.getoption("--random")
-    drawn = seed is not None
-    if drawn:
-        config.option.hypothesis_seed = seed
-    _run["divisor"] = 1 if drawn else 2 if config.getoption("--all") or config.getoption("--rest") else 4
-    # Slow machines are no failure. Without a database, a failure depends on nothing but the seed.
-    hypothesis.settings.register_profile(
-        "zarrlift",
-        deadline=None,
-        database=None,
-        derandomize=not drawn,
-        max_examples=fewer(50),
-        print_blob=drawn,
-        suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    )
-    hypothesis.settings.load_profile("zarrlift")
+def register_profiles() -> None:
+    """For hypothesis' plug-in, and for the test modules, which take "quick" over if no other is asked for."""
+    for name, divisor in (("quick", 4), ("all", 2), ("random", 1)):
+        # Slow machines are no failure. Without a database, a failure depends on nothing but the seed.
+        hypothesis.settings.register_profile(
+            name,
+            deadline=None,
+            database=None,
+            derandomize=name != "random",
+            max_examples=_EXAMPLES // divisor,
+            print_blob=name == "random",
+            suppress_health_check=[hypothesis.HealthCheck.too_slow],
+        )
+    hypothesis.settings.load_profile("quick")
 
 
 def fewer(examples: int) -> int:
-    """So many examples where they are drawn at random, half with `--all`, else a quarter; never none."""
-    return min(examples, max(examples // _run["divisor"], 3))
+    """So many examples with the profile "random", or the share of another one; never none."""
+    return min(examples, max(examples * hypothesis.settings().max_examples // _EXAMPLES, 3))
 
 
 def examples(count: int, **options: Any) -> hypothesis.settings:

@@ -19,6 +19,16 @@ from zarrlift.storage.local.writer import LocalWriter
 
 
 @contextmanager
+def running(words: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that ends with the block, however that ends."""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
 def stopping(
     owner: object, name: str, *, after: int = 0, when: Callable[..., bool] = lambda *_: True
 ) -> Iterator[None]:

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.job_archives import write_archive
-from tests.support.processes import running
+from tests.support.job_processes import running
 from tests.support.v2_trees import array
 
 from zarrlift.cli import main

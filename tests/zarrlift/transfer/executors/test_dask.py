@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import zarr
 from distributed import Client, LocalCluster
-from tests.support.processes import running
+from tests.support.job_processes import running
 from tests.zarrlift.storage.conftest import files
 
 import zarrlift
