@@ -664,7 +664,7 @@ def test_what_is_for_one_archive_is_no_option_of_a_batch(
     assert "options of one archive or of its job are given for a batch" in capsys.readouterr().err
 
 
-# A batch that is killed, or interrupted, goes on as if nothing had been; `claims.py` does it more often.
+# A batch that is killed, or interrupted, goes on as if nothing had been.
 
 KILLED_RUN = Path(__file__).parents[1] / "faults" / "killed_run.py"
 WORDS = ("batch", "run", "old", "--to", "v3/{relative}.zarr", "--workers", "1", "-q")

@@ -66,7 +66,6 @@ class Commands:
         control: Path | None = None,
         folder: Path,
         tight: bool = False,
-        hasty: bool = False,
     ) -> Ended:
         """Run `zarrlift WORDS` in a folder, to its end or that of the last process it started."""
         assert self._process.stdin
@@ -76,7 +75,6 @@ class Commands:
             "control": None if control is None else str(control),
             "folder": str(folder),
             "tight": tight,
-            "hasty": hasty,
         }
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
@@ -163,8 +161,6 @@ def _be(asked: dict[str, Any], out: int, err: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if asked["tight"]:
             _leave_little_memory()
-        if asked["hasty"]:
-            _repeat_at_once()
         if asked["control"] is not None:
             os.environ["ZARRLIFT_CONTROL"] = asked["control"]
             ctypes.CDLL(None).control_begin(asked["control"].encode())
@@ -192,14 +188,6 @@ def _leave_little_memory() -> None:
     Candidates.choose = lambda self, room, workers, *, whole=False: choose(self, _TIGHT, workers, whole=whole)
     planner.memory_budget = lambda _: BASE + 8 * available_cores() * _TIGHT
     blocks._HELD = 500  # so shards are streams
-
-
-def _repeat_at_once() -> None:
-    """Requests that failed are repeated by us alone, and without a delay."""
-    from zarrlift.storage.remote import adaptive_concurrency, buckets
-
-    adaptive_concurrency._DELAYS = (0.0,) * len(adaptive_concurrency._DELAYS)
-    buckets._RETRIES = 0
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Step:
     seed: int
     """Of everything that is drawn while it is done."""
     order: str | None = None
-    """The moment at which the command is killed."""
+    """The moment at which the command is killed, or which of its calls fail (`stage.orders`)."""
 
     def __str__(self) -> str:
         order = f" @{self.order}" if self.order else ""
@@ -95,7 +95,7 @@ SOURCE: Final = {
     "heal": 3,
     "reform": 1,
 }
-RESULT: Final = {"touch-attribute": 3, "add-file": 2, "add-array": 1, "write": 3}
+RESULT: Final = {"touch-attribute": 3, "add-file": 2, "add-array": 1, "write": 3, "lose": 2, "link": 1}
 _FILES: Final = {
     "copy-folder": 4,
     "copy-result": 1,
@@ -129,6 +129,8 @@ CHANGES: Final = {
     "finish": 55,
 }
 """About the number of changes that a command makes: kills are drawn from as many."""
+SHARES: Final = tuple(int(share * (1 << 32)) for share in (0.0005, 0.002, 0.01, 0.05))
+"""How many calls fail, of 2^32."""
 
 
 def drawn(rng: random.Random, only: str) -> tuple[str, list[Step]]:
@@ -157,11 +159,13 @@ def pick(weights: dict[str, int], rng: random.Random) -> str:
     return rng.choices(list(weights), list(weights.values()))[0]
 
 
-def step(words: tuple[str, ...], rng: random.Random, most: int | None = None) -> Step:
-    """A step, in most cases with a kill, among about `most` changes."""
-    most = CHANGES.get(words[0]) if most is None else most
+def step(words: tuple[str, ...], rng: random.Random) -> Step:
+    """A step, in most cases with a kill among about `most` changes, or with calls that fail."""
+    most = CHANGES.get(words[0])
     order = None
-    if most and rng.random() < 0.7:
+    if most and rng.random() < 0.1:
+        order = f"fail seed={rng.randrange(1 << 32)} stats={rng.randrange(2)} share={rng.choice(SHARES)}"
+    elif most and rng.random() < 0.7:
         unit, factor = rng.choice((("change", 1), ("change", 1), ("call", 3)))
         order = f"{unit} {rng.randint(1, most * factor)}"
     return Step(rng.choice((0, 0, 0, 1, 2)), words, rng.randrange(100_000), order)
@@ -171,6 +175,8 @@ def step(words: tuple[str, ...], rng: random.Random, most: int | None = None) ->
 
 _WRITING: Final = frozenset({"migrate", "resume", "update", "adopt"})
 """Commands whose exit code 0 says that the result is complete."""
+_NOT_THROUGH_LINKS: Final = frozenset({"adopt", "undo", "finish", "migrate"})
+"""Commands before which a directory is put back that a link replaces."""
 _TRIES: Final = 8
 
 
@@ -243,6 +249,8 @@ class Life:
         name = words[0]
         if site.is_stray and name == "migrate":
             return None
+        if site.linked and name in _NOT_THROUGH_LINKS:
+            self._act(site, "unlink", rng)
         notes = site.notes()
         updates = name == "update" or "update" in notes
         line = self._line(site, words, rng)
@@ -274,12 +282,18 @@ class Life:
         site.is_stray |= site.beside != site.result and site.beside.exists()
         if site.is_stray:
             return site.wrong_arrays_beside()  # its earlier result is unchanged
+        if site.linked:
+            return []  # `Play.command` has found that nothing was written through the link
         done = ended.code == 0
         is_present = done and updates and words[0] in _WRITING
         if is_present:
             for path, version in site.archive.now.items():
                 site.expect(path).only(version)
+        if done and words[0] in _WRITING:
+            site.lost.clear()  # what was removed is there again, or the command must not succeed
         wrong = site.wrong_arrays() + site.missing_others() + site.missing_of_source()
+        if ended.code != KILLED and words[0] in _WRITING:
+            wrong += site.lost_and_not_named(ended.out + ended.err)
         if done and words[0] in _WRITING:
             wrong += incomplete(site, is_present=is_present, deleted=is_present and "--delete" in words)
             if is_present:
@@ -298,6 +312,7 @@ class Life:
         """What is interrupted goes on, and the result equals the source."""
         if site.is_stray or site.state() not in ("incomplete", "done") or site.finishing:
             return
+        self._act(site, "unlink", random.Random(0))
         self._act(site, "heal", random.Random(0))
         adopts = (("adopt",),) if site.displaced else ()
         words = [("update", "--force", "--delete"), *adopts, ("resume",)]
@@ -332,6 +347,10 @@ class Life:
             self.play.told.counts[f"{name} that refuse"] += 1
             return
         said = ended.out + ended.err if ended else ""
+        if site.displaced and site.others and "this is not the job's output" in said:
+            # What is left of a moved result is what users have changed: a job cannot know it again.
+            self.play.told.counts["moved results that refuse"] += 1
+            return
         # The message says what to do: delete the job file.
         if "the output of this job was not found" not in said or site.result.exists():
             self.play.told.wrong += [f"{site.result} {what}, state {site.state()}", f"said: {said}"]

@@ -1,22 +1,17 @@
-"""Let jobs live at random, or play with batches, and say what came of it.
+"""Let jobs live at random, and say what came of it.
 
     python tests/zarrlift/jobs/faults/lives.py --lives 300 --kills 1000 [--seed N] [--only TEXT]
-    python tests/zarrlift/jobs/faults/lives.py --games --lives 100 --kills 300 [--seed N] [--only TEXT]
-    python tests/zarrlift/jobs/faults/lives.py [--games] --replay "N 17" [--shrink]
+    python tests/zarrlift/jobs/faults/lives.py --replay "N 17" [--shrink]
     python tests/zarrlift/jobs/faults/lives.py --life "copy; 0 migrate ~1; 0 grow ~2; 0 update ~3 @change 40"
-    python tests/zarrlift/jobs/faults/lives.py --life "batch; 0 run ~1; 0 grow ~2; 0 update ~3 @change 40"
 
 A life is a sequence of what users do to a source and to its result, and of commands, each of which may be
-killed before one of its system calls (`system_calls.c`). Job files, results and whole folders are copied,
-moved, and put back as they were. After every command each visible array must have the values of one version
+killed before one of its system calls, or have some of them fail (`system_calls.c`). Job files, results and
+whole folders are copied, moved, and put back as they were; parts of results are removed, or replaced by links
+to what is of others. After every command each visible array must have the values of one version
 of its source (`judging.py`), and nothing of others may be lost; at the end everything is undone
 (`site.py`). The seed is printed, and each failure as the commands that led to it, with the text that
 `--life` repeats. With `--shrink`, steps are left out as long as it still fails. The exit code is 1 if
 anything was wrong.
-
-A game does the same with many archives: `batch run`, `resume`, `status`, `update`, `verify`, `finish`, `undo`
-over archives that people go on writing to. Folders are copied, in which a command acts on the copy or is
-refused.
 """
 
 from __future__ import annotations
@@ -32,15 +27,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[4]))
 
-from tests.zarrlift.jobs.faults.batch_game import BATCHES, BatchGame, drawn_batch
 from tests.zarrlift.jobs.faults.life import Life, Step, drawn, parsed
 from tests.zarrlift.jobs.faults.play import Told
 from tests.zarrlift.jobs.faults.stage import Stage, folder_in_memory
-
-
-def played(stage: Stage, variant: str, steps: list[Step]) -> Told:
-    """Play a life or a game."""
-    return (BatchGame if variant in BATCHES else Life)(stage, variant, steps).run()
 
 
 def drive() -> int:
@@ -48,7 +37,6 @@ def drive() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--games", action="store_true", help="of batches")
     parser.add_argument("--lives", type=int, default=300, help="at least as many")
     parser.add_argument("--kills", type=int, default=0, help="at least as many")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
@@ -68,14 +56,12 @@ def drive() -> int:
 
 def _run(stage: Stage, asked: argparse.Namespace) -> int:
     """Life after life."""
-    draw = drawn_batch if asked.games else drawn
-
     def lived(variant: str, steps: Sequence[Step]) -> Told:
         without = asked.without.split(",")
-        return played(stage, variant, [step for step in steps if step.words[0] not in without])
+        return Life(stage, variant, [step for step in steps if step.words[0] not in without]).run()
 
     if asked.life or asked.replay:
-        variant, steps = parsed(asked.life) if asked.life else draw(random.Random(asked.replay), asked.only)
+        variant, steps = parsed(asked.life) if asked.life else drawn(random.Random(asked.replay), asked.only)
         told = lived(variant, steps)
         if asked.shrink and told.wrong:
             told = shrunk(variant, steps, told, lived)
@@ -86,7 +72,7 @@ def _run(stage: Stage, asked: argparse.Namespace) -> int:
     counts = Counter[str]()
     while counts["lives"] < asked.lives or counts["kills"] < asked.kills:
         seed = f"{asked.seed} {counts['lives']}"
-        variant, steps = draw(random.Random(seed), asked.only)
+        variant, steps = drawn(random.Random(seed), asked.only)
         told = lived(variant, steps)
         counts["lives"] += 1
         counts += told.counts

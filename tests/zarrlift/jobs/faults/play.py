@@ -1,4 +1,4 @@
-"""What lives of jobs and games of batches share: commands on a stage, what they change, and what was done."""
+"""Commands on a stage, what they change, and what was done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.zarrlift.jobs.faults.commands import Ended
 from tests.zarrlift.jobs.faults.judging import said_badly
 from tests.zarrlift.jobs.faults.site import Site, changed, stamps
-from tests.zarrlift.jobs.faults.stage import KILLED, Stage, killing
+from tests.zarrlift.jobs.faults.stage import KILLED, Stage, orders
 
 
 @dataclass(slots=True)
@@ -60,18 +60,21 @@ class Play:
     def command(
         self, *words: str, order: str | None, owns: Callable[[str], bool]
     ) -> tuple[Ended, list[str], list[str]]:
-        """Run a command, killed or not: how it ended, what it changed, and what is wrong with that.
+        """Run a command, disturbed or not: how it ended, what it changed, and what is wrong with that.
 
         `owns` tells which files it may change.
         """
         before = stamps(self.stage.home)
-        ended = self.stage.run(*words, tight=self.tight, **(killing(order) if order else {}))
+        ended = self.stage.run(*words, tight=self.tight, **(orders(order) if order else {}))
         after = stamps(self.stage.home)
         files = changed(before, after)
         killed = ended.code == KILLED
         self.told.counts["commands"] += 1
         self.told.counts["kills"] += killed
-        note = f"  # {order}: {'killed' if killed else 'not reached'}" if order else ""
+        failed = self.stage.control.failures()
+        self.told.counts["failed calls"] += len(failed)
+        done = "killed" if killed else "; ".join(failed) or "not reached"
+        note = f"  # {order}: {done}" if order else ""
         self.told.done.append(f"zarrlift {' '.join(words)}  -> {ended.code}{note}")
         wrong = [] if killed else said_badly(ended)
         scratch = f"{self.stage.home}/tmp/"
@@ -80,7 +83,8 @@ class Play:
         recovered = {*journals, *(file.removesuffix("-journal") for file in journals)}
         claims = [f"{word}.zarrlift.claim" for word in words]  # of a destination that is named
         # What a killed command was trying, and what another one has removed of that.
-        trials = {file for file in files if "/.zarrlift-trial." in file and (killed or file not in after)}
+        stopped = killed or bool(failed)
+        trials = {file for file in files if "/.zarrlift-trial." in file and (stopped or file not in after)}
         if foreign := [
             file
             for file in files

@@ -40,8 +40,6 @@ class Fault:
     edits: tuple[Edit, ...]
     tests: tuple[str, ...]
     """Files of tests, some of which fail."""
-    only: str = ""
-    """Scenarios of `kills.py` that come near it; empty for all."""
 
 
 FAULTS = (
@@ -103,7 +101,6 @@ FAULTS = (
             ),
         ),
         tests=("tests/zarrlift/storage/test_local_writer.py",),
-        only="fsync",
     ),
     Fault(
         name="undo deletes before it hides",
@@ -132,7 +129,6 @@ FAULTS = (
             ),
         ),
         tests=(_ORDER,),
-        only="undo",
     ),
     Fault(
         name="claim after write",
@@ -182,7 +178,6 @@ FAULTS = (
             ),
         ),
         tests=(_ORDER,),
-        only="in place",
     ),
     Fault(
         name="consolidated before arrays",
@@ -200,7 +195,6 @@ FAULTS = (
             ),
         ),
         tests=(_ORDER,),
-        only="consolidated",
     ),
     Fault(
         name="update's document before its chunks",
@@ -243,7 +237,6 @@ FAULTS = (
             ),
         ),
         tests=(_ORDER,),
-        only="finish",
     ),
     Fault(
         name="update changes before its intent is recorded",

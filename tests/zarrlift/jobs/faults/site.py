@@ -37,6 +37,10 @@ class Site:
     """Of these, what an update with --force may have replaced."""
     rewritten: set[Path] = field(default_factory=set)
     """Objects that were links to files of the source, when these were rewritten in place."""
+    lost: set[str] = field(default_factory=set)
+    """Arrays of which users have removed objects since a command has last succeeded."""
+    linked: tuple[Path, Path] | None = None
+    """A directory of the result that a link replaces, and where it was moved."""
     visible: set[str] = field(default_factory=set)
     """Arrays that were visible after the last command."""
     updating: bool = False
@@ -142,12 +146,24 @@ class Site:
             if self.in_place and name not in self.archive.arrays:
                 continue  # its chunks are gone with those of the source
             expected = self._of_source(name) if self.in_place else self.expect(name)
+            if name in self.lost:
+                continue
             if problem := judged(self.result / name, expected, transposed=self.transposed):
                 wrong.append(f"{self.result}/{name} {problem}")
         self.visible = set(names)
         for name in self.expected.keys() - self.visible:
             self.expected[name].mixed = False
         return wrong
+
+    def lost_and_not_named(self, said: str) -> list[str]:
+        """Arrays that are visible without their objects, and of which a command says nothing.
+
+        Where documents are gone too, it says so of the result as a whole.
+        """
+        if any(words in said for words in ("is gone", "are gone", "moved, deleted or replaced")):
+            return []
+        names = sorted(name for name in self.lost & self.visible if name not in said)
+        return [f"{self.result}/{name} is visible without its objects, and is not named" for name in names]
 
     def _is_of_others(self, name: str) -> bool:
         return name.startswith("theirs")
@@ -243,6 +259,7 @@ class Site:
             others=dict(self.others),
             given_up=set(self.given_up),
             rewritten=set(self.rewritten),
+            lost=set(self.lost),
             visible=set(self.visible),
         )
         other.rename_result(self.result)

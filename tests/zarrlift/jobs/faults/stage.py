@@ -9,8 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,15 +39,11 @@ class Block(ctypes.Structure):
         ("changes", ctypes.c_uint64),
         ("kill_call", ctypes.c_uint64),
         ("kill_change", ctypes.c_uint64),
-        ("kill_caller_only", ctypes.c_uint32),
-        ("network", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
         ("fail_call", ctypes.c_uint64),
         ("full_from", ctypes.c_uint64),
         ("share", ctypes.c_uint32),
         ("stats", ctypes.c_uint32),
-        ("pause_change", ctypes.c_uint64),
-        ("paused", ctypes.c_uint32),
         ("failed", ctypes.c_uint64),
         ("log", _Failed * _LOGGED),
     ]
@@ -104,10 +99,10 @@ KILLED = -9
 
 
 @contextmanager
-def folder_in_memory(prefix: str, directory: Path | None = None) -> Iterator[Path]:
+def folder_in_memory(prefix: str) -> Iterator[Path]:
     """A folder for many small files, in memory if the system has such a place; removed at the end."""
     memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=directory or (memory if memory.is_dir() else None)))
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=memory if memory.is_dir() else None))
     try:
         yield folder
     finally:
@@ -117,12 +112,11 @@ def folder_in_memory(prefix: str, directory: Path | None = None) -> Iterator[Pat
 class Stage:
     """Runs commands in `home`, whose calls are counted."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
-        """`folder` is for the stage alone; `environment` is added for every command."""
+    def __init__(self, folder: Path) -> None:
+        """`folder` is for the stage alone."""
         self.folder = folder
         self.home = folder / "home"
-        names = {"TMPDIR": str(self.home / "tmp"), **(environment or {})}
-        self.commands = Commands(compiled(folder), names)
+        self.commands = Commands(compiled(folder), {"TMPDIR": str(self.home / "tmp")})
         self.control = Control(folder / "control", self.home)
 
     def close(self) -> None:
@@ -134,44 +128,15 @@ class Stage:
         shutil.rmtree(self.home, ignore_errors=True)
         (self.home / "tmp").mkdir(parents=True)
 
-    def run(
-        self,
-        *words: str,
-        network: bool = False,
-        tight: bool = False,
-        hasty: bool = False,
-        act: Callable[[], object] | None = None,
-        **orders: int,
-    ) -> Ended:
-        """Run a command to its end, with orders to the shim; with `network`, TCP sockets count too.
-
-        `act` is called before the change `pause_change`, which waits for it.
-        """
-        self.control.set(network=network, **orders)
-        ended = threading.Event()
-
-        def wait_and_act() -> None:
-            while not ended.wait(0.0005):
-                if self.control.block.paused == 1:
-                    assert act is not None
-                    act()
-                    self.control.block.paused = 2
-                    return
-
-        watcher = None if act is None else threading.Thread(target=wait_and_act)
-        if watcher is not None:
-            watcher.start()
-        try:
-            return self.commands(
-                *words, control=self.control.path, folder=self.home, tight=tight, hasty=hasty
-            )
-        finally:
-            ended.set()
-            if watcher is not None:
-                watcher.join()
+    def run(self, *words: str, tight: bool = False, **orders: int) -> Ended:
+        """Run a command to its end, with orders to the shim."""
+        self.control.set(**orders)
+        return self.commands(*words, control=self.control.path, folder=self.home, tight=tight)
 
 
-def killing(order: str) -> dict[str, int]:
-    """The orders to the shim for "call 12" or "change 12", with "alone" only for the process that calls."""
-    unit, number, *alone = order.split()
-    return {f"kill_{unit}": int(number), "kill_caller_only": len(alone)}
+def orders(text: str) -> dict[str, int]:
+    """The orders to the shim for "call 12" or "change 12", and for "fail seed=3 share=42949672"."""
+    unit, *words = text.split()
+    if unit == "fail":
+        return {name: int(value) for name, _, value in (word.partition("=") for word in words)}
+    return {f"kill_{unit}": int(words[0])}

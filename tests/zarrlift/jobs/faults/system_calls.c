@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -36,15 +35,11 @@ struct control {
     char root[NAME];
     _Atomic uint64_t calls, changes; /* so far; changes are those calls that may alter what is stored */
     uint64_t kill_call, kill_change; /* before which one to kill; 0 is never */
-    uint32_t kill_caller_only;       /* not its process group */
-    uint32_t network;                /* calls on TCP sockets are counted too */
     uint64_t seed;
     uint64_t fail_call;              /* this one fails */
     uint64_t full_from;              /* from this one on the disk is full */
     uint32_t share;                  /* of 2^32: how many of all calls fail */
     uint32_t stats;                  /* calls that ask for a file's facts may fail as well */
-    uint64_t pause_change;           /* before this one, wait until others have acted */
-    _Atomic uint32_t paused;         /* 1 while it waits; `stage.py` sets 2 */
     _Atomic uint64_t failed;
     struct failed log[LOGGED];
 };
@@ -110,7 +105,7 @@ enum { SHORT = -1 };
 static const int OPENS[] = {EIO, EINTR, EMFILE, 0}, CREATES[] = {EIO, EINTR, EMFILE, ENOSPC, 0},
                  READS[] = {EIO, EINTR, SHORT, 0}, WRITES[] = {EIO, EINTR, ENOSPC, SHORT, 0},
                  NAMES[] = {EIO, EINTR, ENOSPC, 0}, REMOVES[] = {EIO, EINTR, 0}, SYNCS[] = {EIO, EINTR, ENOSPC, 0},
-                 LISTS[] = {EIO, 0}, FACTS[] = {EIO, 0}, NEVER[] = {0};
+                 LISTS[] = {EIO, 0}, FACTS[] = {EIO, 0};
 
 static uint64_t mixed(uint64_t x) { /* splitmix64, https://prng.di.unimi.it/splitmix64.c */
     x += 0x9e3779b97f4a7c15;
@@ -131,12 +126,8 @@ static int step(const char *call, const char *path, const int *errors, int chang
     uint64_t number = atomic_fetch_add(&control->calls, 1) + 1;
     uint64_t change = changes ? atomic_fetch_add(&control->changes, 1) + 1 : 0;
     if (number == control->kill_call || (change && change == control->kill_change)) {
-        kill(control->kill_caller_only ? getpid() : 0, SIGKILL);
+        kill(0, SIGKILL);
         for (;;) pause();
-    }
-    if (change && change == control->pause_change) {
-        atomic_store(&control->paused, 1);
-        while (atomic_load(&control->paused) == 1) usleep(100);
     }
     if (!*errors || (errors == FACTS && !control->stats)) return 0;
     uint64_t drawn = mixed(control->seed ^ mixed(number));
@@ -196,14 +187,6 @@ int close(int descriptor) {
     return REAL(close)(descriptor);
 }
 
-int socket(int domain, int type, int protocol) {
-    int result = REAL(socket)(domain, type, protocol);
-    note(result, control && control->network && (domain == AF_INET || domain == AF_INET6) ? "socket" : NULL);
-    return result;
-}
-
-static int is_socket(const char *path) { return path && path[0] == 's'; }
-
 /* Reading and writing */
 
 #define PART(size) ((size) > 1 ? (size_t)(drawn_part() % ((size)-1) + 1) : (size))
@@ -212,7 +195,7 @@ static uint64_t drawn_part(void) { return mixed(control->seed + atomic_load(&con
 #define MOVED(call, name, buffer_type, errors, changes, extra, given) \
     ssize_t name(int descriptor, buffer_type buffer, size_t size extra) { \
         const char *seen = of_descriptor(descriptor); \
-        int error = step(call, seen, is_socket(seen) ? NEVER : errors, changes || is_socket(seen)); \
+        int error = step(call, seen, errors, changes); \
         if (error > 0) { errno = error; return -1; } \
         if (error == SHORT) size = PART(size); \
         return REAL(name) given; \
@@ -224,13 +207,11 @@ MOVED("read", pread64, void *, READS, 0, COMMA off64_t offset, (descriptor, buff
 MOVED("write", write, const void *, WRITES, 1, , (descriptor, buffer, size))
 MOVED("write", pwrite, const void *, WRITES, 1, COMMA off_t offset, (descriptor, buffer, size, offset))
 MOVED("write", pwrite64, const void *, WRITES, 1, COMMA off64_t offset, (descriptor, buffer, size, offset))
-MOVED("send", send, const void *, NEVER, 1, COMMA int flags, (descriptor, buffer, size, flags))
-MOVED("recv", recv, void *, NEVER, 1, COMMA int flags, (descriptor, buffer, size, flags))
 
 #define VECTORED(call, name, errors, changes) \
     ssize_t name(int descriptor, const struct iovec *parts, int count) { \
         const char *seen = of_descriptor(descriptor); \
-        int error = step(call, seen, is_socket(seen) ? NEVER : errors, changes || is_socket(seen)); \
+        int error = step(call, seen, errors, changes); \
         if (error > 0) { errno = error; return -1; } \
         if (error == SHORT && count > 0) { \
             struct iovec first = {parts[0].iov_base, PART(parts[0].iov_len)}; \

@@ -1,7 +1,6 @@
 """Lives of jobs: what each visible array shows is one version of its source, and nothing of others is lost.
 
-Games of batches, too. `lives.py` draws as many as are wanted, and prints each that goes
-wrong as the text that is used here.
+`lives.py` draws as many as are wanted, and prints each that goes wrong as the text that is used here.
 """
 
 from __future__ import annotations
@@ -14,10 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from tests.zarrlift.jobs.faults.batch_game import BATCHES, drawn_batch
 from tests.zarrlift.jobs.faults.judging import Expected, judged
 from tests.zarrlift.jobs.faults.life import LIVES, Life, Step, drawn, parsed
-from tests.zarrlift.jobs.faults.lives import played
 from tests.zarrlift.jobs.faults.living_archive import Archive, Version
 from tests.zarrlift.jobs.faults.site import Site
 from tests.zarrlift.jobs.faults.stage import Stage
@@ -125,6 +122,49 @@ def test_other_lives_too(seed: int, stage: Stage) -> None:
     assert not told.wrong, told
 
 
+FAILING = {
+    "copy": "seed=3 share=42949672 stats=1",
+    "two passes": "seed=8 share=8589934",
+    "N5 in shards": "seed=5 share=42949672 stats=1",
+    "auto shards": "seed=4 full_from=500",
+    "in place": "seed=2 full_from=300",
+    "hard links": "seed=3 share=85899345",
+}
+"""Calls that fail, as fields of the control block (`system_calls.c`)."""
+
+
+@shimmed
+@pytest.mark.slow(one_in=3)
+@pytest.mark.parametrize("variant", FAILING)
+def test_a_command_with_calls_that_fail_says_so_or_does_right(variant: str, stage: Stage) -> None:
+    fail = f"@fail {FAILING[variant]}"
+    steps = f"0 migrate ~1 {fail}; 0 resume ~2; 0 grow ~3; 0 update ~4 {fail}"
+    told = Life(stage, *parsed(f"{variant}; {steps}")).run()
+    assert told.counts["failed calls"]
+    assert not told.wrong, told
+
+
+OF_USERS = {
+    "parts are removed": (
+        "0 lose ~{0}; 0 resume ~1; 0 lose ~{1}; 0 grow ~2; 0 update ~3 @change 40; 0 lose ~{2}; 0 resume ~4"
+    ),
+    "directories become links": (
+        "0 link ~{0}; 0 grow ~2; 0 update ~3; 0 unlink ~1; 0 link ~{1}; 0 resume ~2; 0 undo ~3"
+    ),
+}
+
+
+@shimmed
+@pytest.mark.slow(one_in=5)
+@pytest.mark.parametrize("variant", [name for name, variant in LIVES.items() if not variant.in_place])
+@pytest.mark.parametrize("what", OF_USERS)
+def test_what_users_take_away_is_repaired_or_named(what: str, variant: str, stage: Stage) -> None:
+    rng = random.Random(f"{what} {variant}")
+    steps = OF_USERS[what].format(*(rng.randrange(1000) for _ in range(3)))
+    told = Life(stage, *parsed(f"{variant}; 0 migrate ~1; {steps}")).run()
+    assert not told.wrong, told
+
+
 # The judge
 
 
@@ -229,46 +269,3 @@ def test_steps_are_text(stage: Stage) -> None:
     variant, steps = drawn(random.Random(5), "")
     assert parsed("; ".join((variant, *map(str, steps)))) == (variant, steps)
     assert Step.parse("1 update --force ~7 @change 40") == Step(1, ("update", "--force"), 7, "change 40")
-
-
-# ----- games of batches
-
-GAMES_ONCE_WRONG = {
-    "the folder of a batch is copied, and the copy undone": "batch; 0 run ~1; 0 copy ~1; 1 undo ~2",
-    "the folder of a batch in place is copied, and the copy finished": (
-        "batch in place; 0 run ~1; 0 verify --full ~1; 0 copy ~1; 1 finish --yes ~2"
-    ),
-    "an undo of a batch is killed before it gives an archive back": (
-        "batch in place; 0 run ~1; 0 undo ~1 @change 34"
-    ),
-}
-"""Games that found faults."""
-
-
-@shimmed
-@pytest.mark.slow
-@pytest.mark.parametrize("what", GAMES_ONCE_WRONG)
-def test_what_was_once_wrong_in_a_game_is_right(what: str, stage: Stage) -> None:
-    told = played(stage, *parsed(GAMES_ONCE_WRONG[what]))
-    assert not told.wrong, told
-
-
-@shimmed
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", BATCHES)
-def test_a_batch_with_changes_and_kills_ends_with_nothing_left(variant: str, stage: Stage) -> None:
-    begin = "0 run ~1 @change 200; 0 resume ~1"
-    source = "0 rewrite ~2; 0 grow ~3; 0 add ~4"
-    told = played(
-        stage, *parsed(f"{variant}; {begin}; {source}; 0 update ~5; 0 update ~6; 0 undo ~7 @change 40")
-    )
-    assert told.counts["kills"]
-    assert not told.wrong, told
-
-
-@shimmed
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(15))
-def test_other_games_too(seed: int, stage: Stage) -> None:
-    told = played(stage, *drawn_batch(random.Random(seed), ""))
-    assert not told.wrong, told

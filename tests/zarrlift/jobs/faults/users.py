@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -170,6 +171,50 @@ def _write(site: Site, rng: random.Random) -> str | None:
     return f"{', '.join(written)}: a user writes values"
 
 
+def _lose(site: Site, rng: random.Random) -> str | None:
+    """A user removes an object, a directory of them, or an array with its document."""
+    names = sorted(site.visible)
+    if not names or site.in_place or site.state() != "done" or site.updating:
+        return None
+    name = rng.choice(names)
+    root = site.result / name
+    objects = sorted(path for path in root.rglob("*") if path.is_file() and "c" in path.parts)
+    if not objects:
+        return None
+    one = rng.choice(objects)
+    place = rng.choice((one, one, one.parent, root))
+    place.unlink() if place is one else shutil.rmtree(place)
+    site.others = {path: content for path, content in site.others.items() if path.exists()}
+    site.lost.add(name)
+    return f"{place}: a user removes it"
+
+
+def _link(site: Site, rng: random.Random) -> str | None:
+    """A user puts a link in place of a directory of the result: to what is of others, or to the source."""
+    folders = sorted(path for path in site.result.rglob("*") if path.is_dir() and "theirs" not in str(path))
+    if not folders or site.linked or site.is_copy:
+        return None
+    place, elsewhere = rng.choice(folders), site.folder / "elsewhere"
+    if not elsewhere.exists():
+        elsewhere.mkdir()
+        (elsewhere / "zarr.json").write_bytes(b"of others")
+    away = site.folder / "away"
+    place.rename(away)
+    place.symlink_to(rng.choice((elsewhere, site.archive.root)), target_is_directory=True)
+    site.linked = place, away
+    return f"{place}: a user puts a link to {place.readlink()} in its place"
+
+
+def _unlink(site: Site, rng: random.Random) -> str | None:
+    """A user puts back what `link` has replaced."""
+    if site.linked is None:
+        return None
+    (place, away), site.linked = site.linked, None
+    place.unlink()
+    away.rename(place)
+    return f"{place}: a user puts it back"
+
+
 def _replace(path: Path, content: bytes) -> None:
     temporary = path.with_name(path.name + ".partial")
     temporary.write_bytes(content)
@@ -194,6 +239,9 @@ _RESULT: Final[dict[str, Callable[[Site, random.Random], str | None]]] = {
     "add-file": _add_file,
     "add-array": _add_array,
     "write": _write,
+    "lose": _lose,
+    "link": _link,
+    "unlink": _unlink,
 }
 ACTS: Final = frozenset({*_SOURCE, *_RESULT})
 
