@@ -4,7 +4,7 @@ In place, a `zarr.json` with the codec `n5_default` describes the blocks. It rea
 headers: a full transpose, big-endian `bytes`, and at most one compressor that both Zarr v3 and N5 support
 (https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default). The package zarr-n5 provides
 it for zarr-python; 0.3.0 and 0.3.1 read every fixture, including truncated, padded and mixed edge blocks
-(`tests/end_to_end/test_n5_in_place.py`).
+(`tests/end_to_end/test_fixtures.py`).
 
 If blocks stay in place, all headers are checked, because no move will do so: the codec that reads them in
 place supports one block mode and does not verify it (zarr-n5 0.3.1). Otherwise the first block shows whether
