@@ -227,7 +227,8 @@ def tables(*_: str) -> Iterator[str]:
 
 def readers(*_: str) -> Iterator[str]:
     """Who reads what; features of a kind with the same answers share a row."""
-    from zarrlift.core.chain.reader_table import READERS, features
+    from zarrlift.core.chain.reader_table import features
+    from zarrlift.core.codec_table import READERS
 
     rows: dict[tuple[str, ...], list[str]] = {}
     for feature, row in features().items():

@@ -29,6 +29,7 @@ ROOMS = {
     ),
     "zarrlift.core": (
         "problems", "json_document", "frozen_json", "codec_spec",
+        "codec_facts", "codec_members", "codec_table",
         "git_pointers", "identity_cache", "json_fields", "node_paths", "shapes",
         "data_types", "chain", "grid", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
     ),

@@ -19,6 +19,7 @@ from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackE
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 
 from ..archive.nodes import ArrayNode
+from ..core.codec_table import TABLE
 from ..core.json_document import document
 from ..core.json_fields import FieldsAsJSON
 from ..core.problems import JoinedProblems, refusal
@@ -34,8 +35,6 @@ from .functions import Modelled, show
 from .model_storage import ModelStorage, consolidated, node_documents
 from .zom import Flat, flatten, format_of, is_group
 
-_OPTIONAL: Final = frozenset({"crc32c", "msgpack", "msgpack2", "pcodec", "zfpy"})
-"""Codecs of numcodecs (0.16) that require optional packages."""
 _READ: Final = (
     *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs"),
     "fill_value",
@@ -164,7 +163,7 @@ def _zarr_2_reads(node: JSONObject) -> bool:
     """Whether numpy supports the dtype and numcodecs each codec, as zarr-python 2 requires."""
     import numcodecs.registry as known
 
-    names = {*known.codec_registry, *known.entries, *_OPTIONAL}
+    names = {*known.codec_registry, *known.entries, *(row.v2_id for row in TABLE.values()), "msgpack"}
     codecs = [node.get("compressor"), *(node.get("filters") or ())]
     try:
         np.dtype(_for_numpy(node.get("dtype")))

@@ -35,7 +35,7 @@ from ..archive.chunk_inventory import Inventory
 from ..archive.chunk_reader import MissingObject, object_bound
 from ..archive.nodes import Layout
 from ..archive.shard_reader import chunk_reader
-from ..core.chain.array_filters import ARRAY_FILTERS
+from ..core.codec_table import require_facts, role_of
 from ..core.codecs.blosc import HEADER_BYTES, trailing_bytes
 from ..core.codecs.pipeline import Pipeline
 from ..core.data_types.object_values import to_strings
@@ -47,10 +47,6 @@ from ..core.problems import note, refusal
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 
-_ANY_VALUES: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
-"""Object codecs for values of any kind, unlike those of variable-length text and bytes."""
-_BY_ELEMENTS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
-"""Codecs that accept only whole elements, of their own size."""
 _MAX_NAMED: Final = 20
 _TOO_LARGE: Final = "Restore it from a backup, or exclude the array with --exclude."
 _COPIES: Final = 4
@@ -84,7 +80,8 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
 
     An unreadable or undecodable chunk is reported by the run.
     """
-    if source.chain.codecs[source.chain.middle].name not in _ANY_VALUES or not len(inventory.indexes):
+    codec = source.chain.codecs[source.chain.middle].name
+    if require_facts(codec).objects != "document" or not len(inventory.indexes):
         return None
     first = int(inventory.indexes[0])
     reader = chunk_reader(storage, path, source)
@@ -104,7 +101,9 @@ def fit_problem(source: Layout, inventory: Inventory) -> Problem | None:
 
     Without chunks nothing was ever encoded, and every reader finds only the fill value.
     """
-    if not len(inventory.indexes) or not any(codec.name in _BY_ELEMENTS for codec in source.chain.codecs):
+    if not len(inventory.indexes) or not any(
+        role_of(codec.name) == "filter" for codec in source.chain.codecs
+    ):
         return None
     try:
         Pipeline(source.chain, source.chunk_shape, source.data_type)

@@ -20,9 +20,9 @@ from zarrstack.core.json_text import JSON, excerpt
 from ..archive.nodes import ArrayNode, Layout
 from ..core.chain.chain import Chain
 from ..core.chain.codec_limits import misread_nan, within_limits
-from ..core.chain.optional_codecs import ARRAY_TO_BYTES_IN_V3, PACKAGES
 from ..core.chain.unchanged_bytes import keep_problems
 from ..core.codec_spec import CodecSpec
+from ..core.codec_table import facts_of, require_facts
 from ..core.data_types.cast import cast, cast_refusal
 from ..core.data_types.object_values import may_be_anything, plain, tagged_form
 from ..core.data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
@@ -34,10 +34,6 @@ from .portable_codecs import complete, portable_tail, resize
 from .reader_limits import codec_problems
 from .recipe_checks import check_recipe
 
-_AS_TEXT: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2", "numcodecs.pickle"})
-"""Object codecs whose values are mostly str: the result is `string`, and other values are refused in the
-move.
-"""
 _VARIABLE: Final[Mapping[str, str]] = {
     "string": "vlen-utf8",
     "bytes": "vlen-bytes",
@@ -117,10 +113,11 @@ def _kept_bytes_notes(source: Layout, *, in_place: bool) -> Iterable[Problem]:
 def _packages(chain: Chain) -> Iterable[Problem]:
     """A warning for each codec that zarr-python reads with another package only, and others do not read."""
     for spec in chain.codecs:
-        if spec.name in ARRAY_TO_BYTES_IN_V3:
+        facts = facts_of(spec.name)
+        if facts is not None and facts.kind == "numbers":
             yield warning(
                 "readers",
-                f"only zarr-python reads the result, with the package {PACKAGES[spec.name]}",
+                f"only zarr-python reads the result, with the package {facts.package}",
                 found=f"codec {spec.name}",
                 advice=_KEPT_ADVICE,
             )
@@ -167,7 +164,8 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
             advice="Use --allow-pickle if you trust the author of this archive.",
         )
     if data_type.name == "object":
-        if middle not in _AS_TEXT and recipe.objects != "json":
+        # The values of these codecs are mostly str; others are refused in the move.
+        if require_facts(middle).objects not in ("document", "pickle") and recipe.objects != "json":
             raise UnsupportedError(
                 "the values have no Zarr v3 data type",
                 found=_object_words(middle, source),

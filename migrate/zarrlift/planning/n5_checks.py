@@ -24,6 +24,7 @@ from ..archive.chunk_reader import MissingObject, object_bound
 from ..archive.nodes import Layout
 from ..archive.shard_reader import chunk_reader
 from ..core.chain.unchanged_bytes import keep_problems
+from ..core.codec_table import is_registered, require_facts
 from ..core.grid.chunk_keys import reverse_axes
 from ..core.grid.frames import N5Blocks
 from ..core.n5.blocks import DEFAULT, BlockHeader, head_bytes
@@ -39,16 +40,6 @@ _MAX_FETCHED: Final = 64
 
 
 CODEC: Final = "n5_default"
-_COMPRESSORS: Final = frozenset({"gzip", "blosc", "zstd"})
-_IN_N5: Final = {
-    "numcodecs.bz2": "bzip2",
-    "numcodecs.lzma": "xz",
-    "numcodecs.zlib": "gzip with useZlib",
-    "numcodecs.lz4": "lz4",
-    "lz4_block": "lz4",
-    "lz4_bare": "lz4",
-}
-"""N5's names of the compressions that the codec does not support."""
 _ADVICE: Final = "Migrate to a new destination, which re-encodes it, or exclude the array."
 
 
@@ -186,11 +177,11 @@ def _refusals(layout: Layout) -> Iterator[Problem]:
             advice=_ADVICE,
         )
     for spec in layout.chain.codecs[layout.chain.middle + 1 :]:
-        if spec.name not in _COMPRESSORS:
+        if not is_registered(spec.name):
             yield refusal(
                 "unsupported",
                 f"{CODEC} does not support this compression: blocks cannot stay in place",
-                found=_IN_N5.get(spec.name, str(spec)),
+                found=require_facts(spec.name).n5_type or str(spec),
                 expected="raw, gzip, blosc or zstd",
                 advice=_ADVICE,
             )

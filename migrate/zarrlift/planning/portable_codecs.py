@@ -12,27 +12,13 @@ from typing import Final
 
 from zarrstack.core.errors import Problem, UnsupportedError
 
-from ..core.chain.array_filters import ARRAY_FILTERS
 from ..core.chain.codec_limits import limits_problem, within_limits
-from ..core.chain.optional_codecs import PACKAGES
 from ..core.chain.reader_table import codecs
 from ..core.codec_spec import CodecSpec
+from ..core.codec_table import is_registered, registered, role_of
 from ..core.data_types.v3 import DataType
 from ..core.problems import note
 
-CHECKSUMS: Final = frozenset(
-    f"numcodecs.{name}" for name in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")
-)
-FILTERS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
-COMPRESSORS: Final = frozenset(
-    {
-        *(f"numcodecs.{name}" for name in ("zlib", "lz4", "bz2", "lzma", "base64")),
-        *("lz4_block", "lz4_bare"),
-        *PACKAGES,
-    }
-)
-"""Unregistered compressors of Zarr v2 and N5, and base64, which is removed in the same way."""
-_REGISTERED: Final = frozenset({"gzip", "zstd", "blosc", "crc32c"})
 _ZLIB_DEFAULT: Final = 6
 """The meaning of zlib's level -1 (zlib.h, Z_DEFAULT_COMPRESSION)."""
 
@@ -44,9 +30,9 @@ def portable_tail(
 
     `data_type` is the destination's. Raises UnsupportedError for an unknown codec.
     """
-    named = tuple(_registered(spec) for spec in tail)
+    named = tuple(_registered(spec, data_type) for spec in tail)
     for spec in named:
-        if spec.name not in _REGISTERED | CHECKSUMS | FILTERS | COMPRESSORS:
+        if role_of(spec.name) in (None, "items", "frame"):
             raise UnsupportedError(
                 f"unknown codec {spec.name!r}",
                 found=str(spec),
@@ -54,7 +40,7 @@ def portable_tail(
             )
     if all(_fits(spec) for spec in named):
         return named, ()
-    rest = [spec for spec in named if spec.name not in CHECKSUMS and spec.name != "crc32c"]
+    rest = [spec for spec in named if role_of(spec.name) != "checksum"]
     checked = len(rest) < len(named)
     notes = []
     if rest and rest[-1].name == "numcodecs.zlib" and all(_fits(spec) for spec in rest[:-1]):
@@ -63,13 +49,13 @@ def portable_tail(
         rest[-1] = gzip
     elif not all(_fits(spec) for spec in rest):
         replaced = (blosc_zstd(data_type),)
-        filtered = any(spec.name in FILTERS for spec in rest)
+        filtered = any(role_of(spec.name) == "filter" for spec in rest)
         words = "are decoded, and their values compressed again" if filtered else "are replaced"
         notes.append(_note(f"codecs without a registered name {words}", tuple(rest), replaced))
         rest = [*replaced]
     if checked:
         rest.append(CodecSpec("crc32c"))
-        if any(spec.name in CHECKSUMS for spec in named):
+        if any(role_of(spec.name) == "checksum" and spec.name != "crc32c" for spec in named):
             notes.append(_note("checksums are replaced by crc32c at the end", tail, tuple(rest)))
     return tuple(rest), tuple(notes)
 
@@ -114,20 +100,14 @@ def resize(spec: CodecSpec, data_type: DataType) -> CodecSpec:
     return complete(CodecSpec("blosc", configuration), data_type)
 
 
-def _registered(spec: CodecSpec) -> CodecSpec:
+def _registered(spec: CodecSpec, data_type: DataType) -> CodecSpec:
     """The zstd, gzip, blosc and crc32c of numcodecs under their v3 names."""
-    short = spec.name.removeprefix("numcodecs.")
-    if short == spec.name or short not in _REGISTERED:
-        return spec
-    if short == "crc32c":
-        # numcodecs writes it at the end by default, which is its place in v3.
-        return CodecSpec("crc32c") if spec.configuration.get("location", "end") == "end" else spec
-    renamed = CodecSpec(short, dict(spec.configuration))
+    renamed = registered(spec, data_type.itemsize or 1)
     return renamed if _fits(renamed) else spec
 
 
 def _fits(spec: CodecSpec) -> bool:
-    return spec.name in _REGISTERED and limits_problem(within_limits(spec)) is None
+    return is_registered(spec.name) and limits_problem(within_limits(spec)) is None
 
 
 def _gzip(zlib: CodecSpec) -> CodecSpec:

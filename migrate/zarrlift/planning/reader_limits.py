@@ -14,7 +14,6 @@ from ..core.chain.reader_table import (
     HALF_A_PAIR,
     INDEX_AT_START,
     ONE_TWICE,
-    READERS,
     Reading,
     Row,
     attribute_features,
@@ -24,6 +23,7 @@ from ..core.chain.reader_table import (
     head_features,
     reading,
 )
+from ..core.codec_table import READERS
 from ..core.identity_cache import IdentityCache
 from ..core.problems import warning
 from .plans import ArrayPlan

@@ -25,11 +25,11 @@ from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 from zarrstack.core.similar_names import did_you_mean
 
-from ..core.chain.array_filters import ARRAY_FILTERS
-from ..core.chain.chain import ARRAY_TO_BYTES, Chain
+from ..core.chain.chain import Chain
 from ..core.chain.codec_limits import limits_problem
 from ..core.chain.reader_table import codecs, data_types
 from ..core.codec_spec import CodecSpec
+from ..core.codec_table import ARRAY_FILTERS, ARRAY_TO_BYTES
 from ..core.data_types.v3 import DataType
 
 SHORT_NAMES: Final = ("none", "zstd", "gzip", "blosc", "crc32c")

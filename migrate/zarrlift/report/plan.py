@@ -20,7 +20,7 @@ from zarrstack.core.units import (
     shape_text,
 )
 
-from ..core.chain.reader_table import READERS
+from ..core.codec_table import READERS
 from ..core.grid.frames import Shards
 from ..core.identity_cache import IdentityCache
 from ..planning.estimates import plan_totals

@@ -20,6 +20,7 @@ from zarrstack.core.paths import join
 
 from ..archive.chunk_inventory import take_inventory
 from ..core.chain.chain import Chain
+from ..core.codec_table import facts_of
 from ..core.grid.frames import Shards
 from ..core.grid.overlap import touched
 from ..core.problems import refusal
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 SUSPECTS: Final = 1000
 """Maximum number of suspects per array whose values are compared."""
-_ONE_SIZE: Final = {"transpose": 0, "bytes": 0, "crc32c": 4}
-"""Codecs whose payloads of fixed-length values have one size, with the bytes that they add."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,10 +227,13 @@ def _compare_sizes(
 
 def _one_size(chain: Chain, items: int, itemsize: int | None) -> int | None:
     """The size of every object of a number of items, if the codecs give them all the same."""
-    names = [codec.name for codec in chain.codecs]
-    if not itemsize or not set(names) <= _ONE_SIZE.keys():
-        return None
-    return items * itemsize + sum(_ONE_SIZE[name] for name in names)
+    size = items * (itemsize or 0)
+    for codec in chain.codecs:
+        facts = facts_of(codec.name)
+        if not size or facts is None or facts.bound is None:
+            return None
+        size = facts.bound(size)
+    return size
 
 
 def _outside(result: Inventory, layout: Layout, storage: Storage, path: str) -> Iterator[str]:

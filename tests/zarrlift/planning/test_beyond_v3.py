@@ -15,7 +15,7 @@ from tests.support.fixtures_index import ExpectedArray, arrays
 from tests.support.optional_archives import optional, seen, seen_by_zarr2, tiff, values_of
 
 import zarrlift
-from zarrlift.core.codecs import optional as optional_module
+from zarrlift.core.codecs import registry
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 from zarrstack.core.errors import UsageError, ZarrstackError
 
@@ -292,9 +292,7 @@ def test_without_a_package_its_arrays_are_refused_by_its_name(
     package: str, source: Path, group: str, unsupported: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec
-    monkeypatch.setattr(
-        optional_module, "find_spec", lambda wanted: None if wanted == package else find(wanted)
-    )
+    monkeypatch.setattr(registry, "find_spec", lambda wanted: None if wanted == package else find(wanted))
     refusals = zarrlift.plan(source).refusals
     arrays = recorded_of() if unsupported else recorded_tiff(CODECS)
     assert {refusal.path for refusal in refusals} == {p for p in arrays if p.startswith(group)} | unsupported

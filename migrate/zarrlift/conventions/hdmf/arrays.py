@@ -27,6 +27,7 @@ from ...archive.chunk_reader import object_bound
 from ...archive.nodes import ArrayNode, Layout
 from ...core.chain.chain import Chain
 from ...core.codec_spec import CodecSpec
+from ...core.codec_table import require_facts
 from ...core.codecs.hdmf import fields_of, is_absent, number, text
 from ...core.codecs.pipeline import Pipeline
 from ...core.data_types.v2 import parse_v2_dtype
@@ -36,8 +37,8 @@ from ..base import View, finding
 from .references import ADVICE, FileNodes, ItemFindings
 
 _CODEC: Final = "hdmf-zarr.objects"
-_OBJECTS: Final = frozenset({"numcodecs.pickle", "numcodecs.json2", "numcodecs.msgpack2", "vlen-bytes"})
-"""Object codecs whose arrays are decoded differently from their description."""
+_OBJECTS: Final = frozenset({"pickle", "document", "bytes"})
+"""Values of object codecs whose arrays are decoded differently from their description."""
 _STRUCT: Final = "a struct with object fields has no v3 data type"
 """The reader's refusal for arrays that hdmf-zarr commonly writes."""
 _MAX_ITEMS: Final = 1 << 24
@@ -83,7 +84,7 @@ class DatasetReader:
             layout = replace(layout, shape=(), chunk_shape=(), dimension_names=None)
         if dtype == "region" or (isinstance(dtype, list) and any(_is_region(field) for field in dtype)):
             return self._refused(node, "references to regions, which hdmf-zarr does not read", dtype)
-        if middle not in _OBJECTS:
+        if require_facts(middle).objects not in _OBJECTS:
             if dtype == "object" or (lifts and not isinstance(dtype, list)):
                 return self._refused(node, "zarr_dtype does not match the content of the array", dtype)
             changed = None if layout is node.layout else layout

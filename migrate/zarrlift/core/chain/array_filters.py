@@ -17,38 +17,27 @@ big-endian machines was not observed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import excerpt
 
+from ..codec_table import TABLE
+
 if TYPE_CHECKING:
+    from ..codec_facts import Items
     from ..codec_spec import CodecSpec
 
 Endian: TypeAlias = Literal["little", "big"]
 
-ARRAY_FILTERS: Final = frozenset(
-    f"numcodecs.{name}"
-    for name in ("delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize")
-)
-"""numcodecs filters that zarr-python 3 lists before the array-to-bytes codec."""
-
-FILTERS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
-    "numcodecs.astype": ("decode_dtype", "encode_dtype", ()),  # a cast
-    "numcodecs.delta": ("dtype", "astype", ()),  # the first value, then differences
-    # stored as (value - offset) * scale, rounded to a whole number
-    "numcodecs.fixedscaleoffset": ("dtype", "astype", ("offset", "scale")),
-    "numcodecs.quantize": ("dtype", "astype", ("digits",)),  # rounded to decimal digits, stored as floats
-}
-"""Elementwise filter -> members of the configuration: the types before and after encoding, and numbers."""
-
 
 def decoded_type(spec: CodecSpec) -> np.dtype[Any] | None:
     """The decoded type that a filter states, or None. MetadataError if it is invalid."""
-    return _type(spec, FILTERS[spec.name][0] if spec.name in FILTERS else None)
+    items = _stated_items(spec)
+    return _type(spec, None if items is None else items.decoded)
 
 
 def resolved_type(filters: Sequence[CodecSpec]) -> np.dtype[Any] | None:
@@ -59,8 +48,8 @@ def resolved_type(filters: Sequence[CodecSpec]) -> np.dtype[Any] | None:
     for spec in reversed(filters):
         if spec.name == "numcodecs.packbits":
             return np.dtype(np.uint8)
-        is_used = spec.name in FILTERS and spec.name != "numcodecs.quantize"
-        stated = _type(spec, FILTERS[spec.name][1] if is_used else None)
+        items = None if spec.name == "numcodecs.quantize" else _stated_items(spec)
+        stated = _type(spec, None if items is None else items.encoded)
         if stated is not None:
             return stated
     return None
@@ -76,7 +65,7 @@ def endian_to_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
     if not viewing:
         return endian
     decoded_endian = _endian_of(
-        decoded_type(viewing[0]), endian if viewing[0].name not in FILTERS else "little"
+        decoded_type(viewing[0]), endian if _stated_items(viewing[0]) is None else "little"
     )
     if decoded_endian not in (None, endian):
         raise UnsupportedError(
@@ -102,7 +91,7 @@ def endian_from_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
             found=f"endian {endian!r} beside {' > '.join(map(str, viewing))}",
             expected=f"endian {stated!r}",
         )
-    unsaid: Endian = "little" if viewing[0].name in FILTERS else endian
+    unsaid: Endian = endian if _stated_items(viewing[0]) is None else "little"
     return _endian_of(decoded_type(viewing[0]), unsaid) or endian
 
 
@@ -121,6 +110,13 @@ def _endian_of(dtype: np.dtype[Any] | None, unsaid: Endian) -> Endian | None:
     if dtype is None:
         return unsaid
     return {"<": "little", ">": "big"}.get(dtype.str[0])  # type: ignore[return-value]
+
+
+def _stated_items(spec: CodecSpec) -> Items | None:
+    """The members of a filter that state the types of its items; None if zarr-python uses none."""
+    facts = TABLE.get(spec.name)
+    items = None if facts is None else facts.items
+    return None if items is None or items.decoded is None or items.otherwise is not None else items
 
 
 def _type(spec: CodecSpec, member: str | None) -> np.dtype[Any] | None:

@@ -22,40 +22,9 @@ from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..codec_spec import CodecSpec
-from .array_filters import ARRAY_FILTERS, Endian, endian_from_json, endian_to_json
-from .optional_codecs import ARRAY_TO_BYTES_IN_V3
+from ..codec_table import ALIASES, ARRAY_FILTERS, ARRAY_TO_BYTES, NUMBERS
+from .array_filters import Endian, endian_from_json, endian_to_json
 
-ARRAY_TO_BYTES: Final = frozenset(
-    {
-        "bytes",
-        "numpy_bytes",
-        "vlen-utf8",
-        "vlen-bytes",
-        "sharding_indexed",
-        "n5_default",
-        "numcodecs.json2",
-        "numcodecs.msgpack2",
-        "numcodecs.vlen-array",
-        "numcodecs.pickle",
-        "numcodecs.object-categorize",
-        "hdmf-zarr.objects",
-    }
-)
-"""Names of array-to-bytes codecs.
-
-Three are this project's and never written. `numpy_bytes` (configuration: `dtype`, a Zarr v2 dtype) describes
-a struct whose fields are not all little-endian. `numcodecs.object-categorize` is `categorize` applied to an
-object array, as the first v2 filter. `hdmf-zarr.objects` is another object codec with an interpretation of
-its objects.
-"""
-
-_OTHER_NAMES: Final[Mapping[str, str]] = {"bitround": "numcodecs.bitround", "endian": "bytes"}
-"""Names in documents of others -> ours, with the same configuration.
-
-`bitround` is the registered name (zarr-extensions, codecs/bitround), which zarrs writes. zarr-python 3.4.2
-does not know it; both read `numcodecs.bitround`. `endian` was the name of `bytes` in drafts of 2023;
-zarr-python and zarrs still read it.
-"""
 _LITTLE: Final = CodecSpec("bytes", {"endian": "little"})
 
 
@@ -98,11 +67,11 @@ class Chain:
         if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
             raise MetadataError("codecs must be a list", found=excerpt(data), expected="[...]")
         codecs = [
-            replace(codec, name=_OTHER_NAMES.get(codec.name, codec.name))
+            replace(codec, name=ALIASES.get(codec.name, codec.name))
             for codec in map(CodecSpec.from_json, data)
         ]
         for place, codec in enumerate(codecs):
-            if codec.name in ARRAY_TO_BYTES_IN_V3:  # takes the place of `bytes`, and encodes native numbers
+            if codec.name in NUMBERS:  # takes the place of `bytes`, and encodes native numbers
                 codecs.insert(place, _LITTLE)
                 break
         middle = next((i for i, codec in enumerate(codecs) if codec.name in ARRAY_TO_BYTES), len(codecs))
@@ -133,8 +102,8 @@ class Chain:
             )
         packing = _turned(self.codecs[middle], tail[:count], endian_to_json)
         filters, rest = tail[:count], tail[count:]
-        if any(codec.name in ARRAY_TO_BYTES_IN_V3 for codec in rest):
-            if rest[0].name not in ARRAY_TO_BYTES_IN_V3 or packing != _LITTLE:
+        if any(codec.name in NUMBERS for codec in rest):
+            if rest[0].name not in NUMBERS or packing != _LITTLE:
                 raise UnsupportedError(
                     "a codec of numbers behind a codec of bytes has no form in v3", found=self._names()
                 )

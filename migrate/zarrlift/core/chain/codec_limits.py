@@ -2,42 +2,18 @@
 
 A reader that supports a codec may refuse some of its configurations. Who supports which codec is in
 `reader_table`.
-Also converts settings that numcodecs, N5 and the 2022 draft spell differently from Zarr v3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from zarrstack.core.json_text import JSON
 
+from ..codec_facts import Member
 from ..codec_spec import CodecSpec
-
-_LIMITS: Final[Mapping[str, tuple[str, int, int]]] = {
-    "gzip": ("level", 0, 9),
-    "zstd": ("level", -131072, 22),
-    "blosc": ("clevel", 0, 9),
-}
-"""Codec -> its level and the range that all readers accept."""
-
-_MEMBERS: Final[Mapping[str, frozenset[str]]] = {
-    "bytes": frozenset({"endian"}),
-    "transpose": frozenset({"order"}),
-    "gzip": frozenset({"level"}),
-    "zstd": frozenset({"level", "checksum"}),
-    "blosc": frozenset({"cname", "clevel", "shuffle", "typesize", "blocksize"}),
-    "crc32c": frozenset(),
-    "vlen-utf8": frozenset(),
-    "vlen-bytes": frozenset(),
-}
-
-_BLOSC_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "cname": ("lz4", "lz4hc", "blosclz", "zstd", "zlib"),
-    "shuffle": ("noshuffle", "shuffle", "bitshuffle"),
-}
-"""`snappy` is in the specification, but numcodecs' wheels are built without it."""
+from ..codec_table import TABLE, is_registered
 
 
 def misread_nan(fill: JSON) -> bool:
@@ -59,64 +35,35 @@ def limits_problem(spec: CodecSpec) -> tuple[str, str] | None:
 
     A blosc without `typesize` or `shuffle` is accepted: both are derived from the data type.
     """
-    configuration = spec.configuration
-    members = _MEMBERS.get(spec.name)
+    members = _registered_members(spec)
     if members is None:
         return None
-    if unknown := sorted(set(configuration) - members):
+    configuration = spec.configuration
+    if unknown := sorted(set(configuration) - set(members)):
         return f"unknown member {unknown[0]!r}", ", ".join(sorted(members)) or "no configuration"
-    if spec.name in _LIMITS:
-        name, low, high = _LIMITS[spec.name]
-        level = configuration.get(name)
-        if type(level) is not int or not low <= level <= high:
-            return f"{name} is {level!r}", f"an integer from {low} to {high}"
-    if spec.name == "zstd" and type(configuration.get("checksum", False)) is not bool:
-        return f"checksum is {configuration['checksum']!r}", "true or false"
-    if spec.name == "bytes" and configuration.get("endian", "little") not in ("little", "big"):
-        return f"endian is {configuration['endian']!r}", "little or big"
-    if spec.name == "blosc":
-        for name, choices in _BLOSC_CHOICES.items():
-            if configuration.get(name, None if name == "cname" else choices[0]) not in choices:
-                return f"{name} is {configuration.get(name)!r}", ", ".join(choices)
-        for name, low, high in (("typesize", 1, 255), ("blocksize", 0, 2**31 - 1)):
-            value = configuration.get(name, low)
-            if type(value) is not int or not low <= value <= high:
-                return f"{name} is {value!r}", f"an integer from {low} to {high}"
+    for name, member in members.items():
+        if name not in configuration and not member.needed:
+            continue
+        value = configuration.get(name)
+        if (expected := member.limits(value)) is not None:
+            return f"{name} is {value!r}", expected
     return None
 
 
 def within_limits(spec: CodecSpec) -> CodecSpec:
-    """Limit the codec's level, and blosc's typesize, to values that all readers accept.
+    """Limit what matters to the encoder only, such as levels, to values that all readers accept.
 
-    Levels and blosc's typesize affect the encoder only; a decoder finds all it needs in the stored bytes.
-    Bytes written under `spec` therefore decode under the result.
+    A decoder finds all it needs in the stored bytes. Bytes written under `spec` therefore decode under the
+    result.
     """
-    configuration = dict(spec.configuration)
-    if spec.name in _LIMITS:
-        name, low, high = _LIMITS[spec.name]
-        level = configuration.get(name)
-        if spec.name == "gzip" and level == -1:
-            configuration[name] = 6  # zlib's default
-        elif type(level) is int:
-            configuration[name] = min(max(level, low), high)
-    if spec.name == "blosc":
-        size = configuration.get("typesize", 1)
-        if type(size) is int and not 1 <= size <= 255:
-            configuration["typesize"] = 1  # as C-Blosc treats such a size
+    members = _registered_members(spec) or {}
+    configuration = {
+        name: members[name].limited(value) if name in members else value
+        for name, value in spec.configuration.items()
+    }
     return spec if configuration == dict(spec.configuration) else replace(spec, configuration=configuration)
 
 
-BLOSC_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
-"""v3's names of blosc's shuffles, by their number in the other formats."""
-
-
-def blosc_shuffle(number: int, itemsize: int) -> str:
-    """v3's name of a shuffle; automatic (-1) depends on the items, as in numcodecs."""
-    if number == -1:
-        number = 2 if itemsize == 1 else 1
-    return BLOSC_SHUFFLES[int(number)]
-
-
-def gzip_level(level: JSON) -> JSON:
-    """The level for v3, which allows only 0 to 9; -1 is zlib's default, 6."""
-    return 6 if level == -1 else level
+def _registered_members(spec: CodecSpec) -> Mapping[str, Member] | None:
+    """The members of a registered codec; None for others, whose readers are few."""
+    return TABLE[spec.name].members if is_registered(spec.name) else None

@@ -16,13 +16,13 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from zarrstack.core.json_text import JSON, JSONObject
 
-Register: TypeAlias = Literal["core", "zarr-extensions"]
+from ..codec_facts import Register
+from ..codec_table import READERS, TABLE
 
-READERS: Final = ("zarr-python", "tensorstore", "zarrs", "xarray", "zarrita", "neuroglancer", "gdal")
 EVERY_COPY: Final = ("zarr-python", "tensorstore")
 """The readers for which every copy is made."""
 
@@ -53,29 +53,13 @@ _TABLE: Final[Mapping[str, Sequence[tuple[str, Register | None, str]]]] = Mappin
             ("variable_length_bytes", None, _PYTHON_AND_ZARRS),
             ("raw_bytes", None, "zarrs zarrita neuroglancer gdal"),
         ),
-        "codec": (
-            ("bytes transpose gzip blosc", "core", ""),
-            ("zstd", "zarr-extensions", ""),
-            ("crc32c sharding_indexed", "core", "gdal"),
-            ("vlen-utf8", "zarr-extensions", "tensorstore neuroglancer gdal"),
-            ("vlen-bytes", "zarr-extensions", _PYTHON_AND_ZARRS),
-            ("numcodecs.zlib numcodecs.shuffle", None, "tensorstore neuroglancer gdal"),
-            ("numcodecs.gzip numcodecs.lz4 numcodecs.zstd numcodecs.blosc", None, _PYTHON_AND_ZARRITA),
-            ("numcodecs.delta numcodecs.bitround", None, _PYTHON_AND_ZARRITA),
-            ("numcodecs.bz2 numcodecs.fixedscaleoffset", None, _PYTHON_AND_ZARRS),
-            ("numcodecs.lzma numcodecs.crc32 numcodecs.crc32c numcodecs.adler32", None, _PYTHON_ONLY),
-            ("numcodecs.fletcher32 numcodecs.jenkins_lookup3", None, _PYTHON_ONLY),
-            ("numcodecs.astype numcodecs.quantize numcodecs.packbits", None, _PYTHON_ONLY),
-            ("numpy_bytes lz4_block lz4_bare numcodecs.msgpack2 numcodecs.vlen-array", None, _NONE),
-            ("numcodecs.pickle numcodecs.base64", None, _NONE),
-            ("numcodecs.categorize numcodecs.object-categorize", None, _NONE),
-            ("n5_default", "zarr-extensions", _NONE),
-            ("numcodecs.json2", None, "zarr-python tensorstore zarrs xarray neuroglancer gdal"),
-        ),
         "chunk keys:": (("default v2", "core", ""),),
     }
 )
-"""Kind -> names, their register, and the readers that refuse them. None: in use, but not registered."""
+"""Kind -> names, their register, and the readers that refuse them. None: in use, but not registered.
+
+The table of codecs has those of codecs.
+"""
 
 _OTHERS: Final = (
     (INDEX_AT_START, "gdal", "zarrita"),
@@ -126,6 +110,12 @@ def features() -> Mapping[str, Row]:
         for names, register, refused in lines
         for name in names.split()
     }
+    for facts in TABLE.values():
+        if facts.readers is not None:
+            register, refused = facts.readers
+            rows[f"codec {facts.name}"] = Row(
+                name=facts.name, register=register, refused_by=tuple(refused.split())
+            )
     for name, refused, misread in _OTHERS:
         rows[name] = Row(name=name, refused_by=tuple(refused.split()), misread_by=tuple(misread.split()))
     return MappingProxyType(rows)

@@ -7,19 +7,20 @@ zarr-python 3.1.6 and 3.4.2 (`tests/zarrlift/planning/test_keep.py` repeats this
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from zarrstack.core.errors import Problem, ZarrstackError
 
+from ..codec_facts import REQUIRED
 from ..codec_spec import CodecSpec
+from ..codec_table import ARRAY_FILTERS, NUMBERS, require_facts
 from ..data_types.v3 import DataType
 from ..problems import refusal
-from .array_filters import ARRAY_FILTERS, decoded_type, resolved_type
+from .array_filters import decoded_type, resolved_type
 from .chain import Chain
 from .codec_limits import limits_problem, within_limits
-from .optional_codecs import ARRAY_TO_BYTES_IN_V3
 from .reader_table import codecs, data_types
 
 Reason: TypeAlias = tuple[str, tuple[CodecSpec, ...]]
@@ -27,14 +28,6 @@ Reason: TypeAlias = tuple[str, tuple[CodecSpec, ...]]
 
 _XZ, _RAW = 1, 3
 """Numbers of lzma formats: numcodecs' default, and streams without a header."""
-_NAMED: Final = {
-    "numcodecs.delta": ("dtype",),
-    "numcodecs.fixedscaleoffset": ("offset", "scale", "dtype"),
-    "numcodecs.quantize": ("digits", "dtype"),
-    "numcodecs.astype": ("encode_dtype", "decode_dtype"),
-    "numcodecs.categorize": (),
-}
-"""Array filter -> required members of its configuration; numcodecs requires them too."""
 
 
 def keep_problems(chain: Chain, data_type: DataType, advice: str | None = None) -> Iterator[Problem]:
@@ -58,7 +51,7 @@ def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:
     for spec in tail:
         row = codecs().get(spec.name)
         problem = limits_problem(within_limits(spec))
-        if spec.name in ARRAY_TO_BYTES_IN_V3:
+        if spec.name in NUMBERS:
             if spec is not tail[0] or data_type.numpy.kind not in "iuf":
                 yield "zarr-python reads this codec only for arrays of numbers, without filters", (spec,)
         elif row is None or not row.readers:
@@ -103,7 +96,12 @@ def _filter_reasons(
                 yield "zarr-python reads packbits only as the first filter of booleans", (spec,)
             decoded, current = current, np.dtype(np.uint8)
         else:
-            missing = [name for name in _NAMED[spec.name] if name not in spec.configuration]
+            members = require_facts(spec.name).members or {}
+            missing = [
+                name
+                for name, member in members.items()
+                if member.default is REQUIRED and name not in spec.configuration
+            ]
             if missing:
                 yield f"zarr-python reads no {spec.name} without {missing[0]}", (spec,)
                 return

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, cast
 
-from zarrstack.core.errors import ChunkError, UnsupportedError
+import numpy as np
 
-from .config import Configuration
+from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError
+
+from ..codec_table import require_facts
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from ..codec_spec import CodecSpec
@@ -107,10 +109,10 @@ class BytesCodec(ABC):
         """Compile; raises MetadataError (bad configuration), UnsupportedError (known, unusable).
 
         `item` is the type of the decoded buffer's items, if known: some codecs derive the element size or
-        type from it if their configuration does not state it. By default there is no configuration.
+        type from it if their configuration does not state it. By default, the members of the configuration
+        are the fields of the class.
         """
-        Configuration(spec, ())
-        return cls(spec)
+        return cls(spec, **require_facts(spec.name).read(spec, item))
 
     def for_chunk(self, shape: tuple[int, ...]) -> Self:
         """The codec for inner chunks of a shape, which only codecs of images need to know."""
@@ -162,22 +164,6 @@ class BytesCodec(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class LevelCodec(BytesCodec):
-    """Base class of codecs that are configured by a compression level alone."""
-
-    levels: ClassVar[tuple[int, int]]
-    """The lowest and the highest level."""
-
-    level: int
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `level`, by default 1 as in numcodecs."""
-        low, high = cls.levels
-        return cls(spec, Configuration(spec, ("level",)).integer("level", 1, low=low, high=high))
-
-
-@dataclass(frozen=True, slots=True)
 class ArrayCodec(ABC):
     """A compiled array-to-bytes codec for one kind of inner chunk."""
 
@@ -223,6 +209,11 @@ class ObjectCodec(ArrayCodec):
     limit: int
     """Limit in bytes of one inner chunk."""
 
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
+        require_facts(spec.name).read(spec)
+        return cls(spec, inner_chunk, options.object_limit)
+
     @property
     def size(self) -> Size:
         return Size(self.limit, exact=False)
@@ -247,3 +238,93 @@ def _only_read(spec: CodecSpec) -> UnsupportedError:
         found=str(spec),
         advice="Choose other codecs for this array, such as --codecs portable.",
     )
+
+
+# ----- views of buffers, and errors for wrong sizes
+
+MIN_STEP: Final = 1 << 20
+STEPS: Final = 16
+"""Minimum bytes per step, and number of steps, in which a large stream is unpacked."""
+
+
+def octets(data: Buffer) -> npt.NDArray[np.uint8]:
+    """The buffer as a one-dimensional uint8 array, without a copy."""
+    if isinstance(data, np.ndarray):
+        return cast("npt.NDArray[np.uint8]", data.reshape(-1).view(np.uint8))
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+def items_as_octets(array: np.ndarray[Any, Any]) -> npt.NDArray[np.uint8]:
+    """The memory of a C-contiguous array of any fixed-size type as uint8, without a copy."""
+    if array.nbytes == 0:
+        return np.empty(0, np.uint8)
+    return cast("npt.NDArray[np.uint8]", array.reshape(-1).view(np.uint8))
+
+
+def buffer_length(data: Buffer) -> int:
+    """Length of a buffer in bytes."""
+    return data.nbytes if isinstance(data, np.ndarray | memoryview) else len(data)
+
+
+def elements_of(codec: str, decoded: Size, itemsize: int) -> int:
+    """Maximum number of elements of a chunk of this size; MetadataError if it cannot be an integer."""
+    count, rest = divmod(decoded.at_most, itemsize)
+    if rest and decoded.exact:
+        raise MetadataError(
+            f"{codec}: the chunk is not a whole number of elements",
+            found=f"{decoded.at_most} bytes",
+            expected=f"a multiple of {itemsize}",
+        )
+    return count
+
+
+def elements_in(codec: str, length: int, itemsize: int) -> int:
+    """Number of elements in a payload of `length` bytes; ChunkError if it is not an integer."""
+    count, rest = divmod(length, itemsize)
+    if rest:
+        raise ChunkError(
+            f"{codec}: the payload is not a whole number of elements",
+            found=f"{length} bytes",
+            expected=f"a multiple of {itemsize}",
+        )
+    return count
+
+
+def bytes_text(size: Size) -> str:
+    """A `Size` as text."""
+    return f"{size.at_most} bytes" if size.exact else f"at most {size.at_most} bytes"
+
+
+def require_fit(codec: str, count: int, decoded: Size) -> None:
+    """Raise ChunkError unless `decoded` allows `count` decoded bytes."""
+    if count > decoded.at_most or (decoded.exact and count != decoded.at_most):
+        raise ChunkError(
+            f"{codec}: the payload unpacks to the wrong size",
+            found=f"{count} bytes",
+            expected=bytes_text(decoded),
+        )
+
+
+def require_stated(codec: str, stated: int, decoded: Size, *, exact: bool = True) -> None:
+    """Raise ChunkError for a stated size that the chunk cannot have: a larger one, or if `exact` another."""
+    if stated > decoded.at_most or (exact and decoded.exact and stated != decoded.at_most):
+        raise ChunkError(
+            f"{codec}: the payload states a size that its chunk cannot have",
+            found=f"{stated} bytes",
+            expected=bytes_text(decoded),
+        )
+
+
+def too_large(codec: str, decoded: Size) -> ChunkError:
+    """The error for a payload that would unpack to more than its chunk may hold."""
+    return ChunkError(
+        f"{codec}: the payload unpacks to more than its chunk holds",
+        found=f"more than {decoded.at_most} bytes",
+        expected=bytes_text(decoded),
+    )
+
+
+def found(place: str) -> Any:
+    """What the table of codecs names as `module:name`."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module, __package__), name)

@@ -16,18 +16,15 @@ from __future__ import annotations
 import functools
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from zarrstack.core.errors import ChunkError, UnsupportedError
 
-from .base import BytesCodec, HeadAndTail, Size, memory
-from .bounds import buffer_length, bytes_text
-from .config import Configuration
+from .base import BytesCodec, HeadAndTail, Size, buffer_length, bytes_text, memory
 
 if TYPE_CHECKING:
-    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 _HEADER: Final = struct.Struct("<BBBBIII")
@@ -36,8 +33,6 @@ _MOST: Final = (1 << 31) - 1 - HEADER_BYTES
 _FORMATS: Final = ("blosclz", "lz4", "snappy", "zlib", "zstd")
 """Formats by number in bits 5 to 7 of the flags; lz4hc writes lz4."""
 _SNAPPY: Final = _FORMATS.index("snappy")
-_COMPRESSORS: Final = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
-_SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2, 0: 0, 1: 1, 2: 2}
 
 
 @functools.cache
@@ -69,34 +64,9 @@ class Blosc(BytesCodec):
     cname: str
     clevel: int
     shuffle: int
+    """-1 is bitshuffle for items of one byte, otherwise shuffle."""
     typesize: int
     blocksize: int
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `cname`, `clevel`, `shuffle`, `typesize`, `blocksize`.
-
-        Defaults as in numcodecs: lz4, 5, shuffle, the item size, 0 (automatic). `shuffle` -1 or null is
-        bitshuffle for items of one byte, otherwise shuffle.
-        """
-        config = Configuration(spec, ("cname", "clevel", "shuffle", "typesize", "blocksize"))
-        size = item.itemsize if item is not None and item.itemsize else 1
-        if config.value("typesize", None) is not None:
-            size = config.integer("typesize", low=1, high=(1 << 31) - 1)
-        shuffle = config.value("shuffle", 1)
-        if shuffle in (-1, None):
-            shuffle = 2 if size == 1 else 1
-        else:
-            shuffle = _SHUFFLES[config.choice("shuffle", _SHUFFLES, 1)]
-        cname = config.choice("cname", _COMPRESSORS, "lz4")
-        return cls(
-            spec,
-            cname,
-            config.integer("clevel", 5, low=0, high=9),
-            shuffle,
-            size,
-            config.integer("blocksize", 0, low=0, high=(1 << 31) - 1),
-        )
 
     def encoded_size(self, decoded: Size) -> Size:
         """At most the input and a header: incompressible data is stored."""
@@ -112,8 +82,9 @@ class Blosc(BytesCodec):
                 found=f"{buffer_length(data)} bytes",
                 expected=f"at most {_MOST} bytes",
             )
+        shuffle = self.shuffle if self.shuffle >= 0 else 2 if self.typesize == 1 else 1
         result: bytes = _library().compress(
-            data, self.cname.encode(), self.clevel, self.shuffle, self.blocksize, self.typesize
+            data, self.cname.encode(), self.clevel, shuffle, self.blocksize, self.typesize
         )
         return result
 

@@ -9,20 +9,17 @@ and `jenkins_lookup3` always at the end. All are little-endian.
 from __future__ import annotations
 
 import struct
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from zarrstack.core.crc32c import crc32c
 from zarrstack.core.errors import ChunkError, UnsupportedError
 from zarrstack.core.json_text import canonical
 
-from .base import BytesCodec, HeadAndTail, Size, memory
-from .bounds import octets
-from .config import Configuration
+from ..codec_table import require_facts
+from .base import BytesCodec, HeadAndTail, Size, found, memory, octets
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,62 +30,43 @@ if TYPE_CHECKING:
     Octets = npt.NDArray[np.uint8]
 
 
-def _fletcher32(data: Octets, _: int) -> int:
+def fletcher32(data: Octets, _: int) -> int:
     """HDF5's Fletcher-32 as computed by numcodecs; 0 for empty data, for which numcodecs fails."""
     if not len(data):
         return 0
-    from numcodecs import fletcher32
+    from numcodecs.fletcher32 import Fletcher32
 
-    return int.from_bytes(fletcher32.Fletcher32().encode(data)[-4:], "little")
+    return int.from_bytes(Fletcher32().encode(data)[-4:], "little")
 
 
-def _jenkins_lookup3(data: Octets, seed: int) -> int:
+def jenkins_lookup3(data: Octets, seed: int) -> int:
     """Bob Jenkins' lookup3, HDF5's metadata checksum."""
     from numcodecs import jenkins
 
     return int(jenkins.jenkins_lookup3(data, seed))
 
 
-class Facts(NamedTuple):
-    """What differs between the checksums."""
+@dataclass(frozen=True, slots=True)
+class Checksum(BytesCodec):
+    """A codec with a checksum of four bytes."""
 
     checksum: Callable[[Any, int], int]
     """The checksum of octets with a seed, 0 to 2**32 - 1."""
-    members: tuple[str, ...] = ()
-    """Members of the configuration."""
-    at_start: bool = False
-    seed: int = 0
-
-
-FACTS: Final[Mapping[str, Facts]] = {
-    "crc32c": Facts(crc32c),
-    "numcodecs.adler32": Facts(zlib.adler32, ("location",), at_start=True, seed=1),
-    "numcodecs.crc32": Facts(zlib.crc32, ("location",), at_start=True),
-    "numcodecs.crc32c": Facts(crc32c, ("location",)),
-    "numcodecs.fletcher32": Facts(_fletcher32),
-    "numcodecs.jenkins_lookup3": Facts(_jenkins_lookup3, ("initval", "prefix")),
-}
-"""Name -> facts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checksum(BytesCodec):
-    """A codec of the table."""
-
-    checksum: Callable[[Any, int], int]
     at_start: bool
     seed: int
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; `location` is "start" or "end", `prefix` must be null: JSON cannot represent it."""
-        checksum, members, at_start, seed = FACTS[spec.name]
-        config = Configuration(spec, members)
-        if config.value("location", None) is not None:
-            at_start = config.choice("location", ("start", "end")) == "start"
-        if (prefix := config.value("prefix", None)) is not None:
-            raise UnsupportedError("numcodecs.jenkins_lookup3 with a prefix", found=canonical(prefix))
-        return cls(spec, checksum, at_start, config.integer("initval", seed, low=0, high=(1 << 32) - 1))
+        """Compile; `prefix` must be null: JSON cannot represent it."""
+        facts = require_facts(spec.name)
+        values = {**facts.parameters, **facts.read(spec)}
+        if values.get("prefix") is not None:
+            raise UnsupportedError(
+                "numcodecs.jenkins_lookup3 with a prefix", found=canonical(spec.configuration["prefix"])
+            )
+        location = values.get("location")
+        at_start = values["at_start"] if location is None else location == "start"
+        return cls(spec, found(values["function"]), at_start, values.get("initval", values["seed"]))
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
         """Bytes: the checksum breaks the alignment of items."""

@@ -1,7 +1,8 @@
-"""Deflate streams: choice of the library, and conversion from zlib to gzip without recompression.
+"""`gzip` and `zlib`: choice of the library, and conversion from zlib to gzip without recompression.
 
-Formats: zlib RFC 1950, deflate RFC 1951, gzip RFC 1952. Inflating is bounded: one byte more than allowed is
-requested, and its presence is an error, so a decompression bomb costs no more than its chunk.
+Specification of `gzip`: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/gzip/ (level 0 to 9). Formats:
+zlib RFC 1950, deflate RFC 1951, gzip RFC 1952. Inflating is bounded: one byte more than allowed is requested,
+and its presence is an error, so a decompression bomb costs no more than its chunk.
 
 Where they are installed, libdeflate encodes, and decodes payloads that it accepts, and isal encodes
 data that hardly shrinks; docs/design/decisions.md has the comparison. zlib decides all other cases: several
@@ -16,14 +17,14 @@ from __future__ import annotations
 import struct
 import sys
 import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from zarrstack.core.errors import ChunkError
 
-from .base import Size, memory
-from .bounds import MIN_STEP, STEPS, octets, require_fit, too_large
+from .base import MIN_STEP, STEPS, BytesCodec, HeadAndTail, Size, memory, octets, require_fit, too_large
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -66,6 +67,7 @@ _EXTRA_FLAGS: Final = 8
 _UNSEEN_FLAGS: Final = 0xE2
 """Flags of a gzip header that zlib verifies or refuses and libdeflate ignores: FHCRC, reserved."""
 _SHORTEST_ZLIB: Final = 8
+"""Two bytes of header, an empty deflate block of two, four of Adler-32."""
 _ZLIB_WINDOW_32K: Final = 0x78
 """First byte of a zlib stream with the largest window (RFC 1950, 2.2): libdeflate does not enforce a smaller
 one.
@@ -95,6 +97,59 @@ _FEW: Final = 64
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
 _RAW_WINDOW: Final = -15
+
+
+@dataclass(frozen=True, slots=True)
+class Gzip(BytesCodec):
+    """`gzip` of v3 and of numcodecs, which are the same bytes; level -1 is zlib's default, 6."""
+
+    level: int
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Encode one member, without time or name."""
+        return gzip_compress(data, self.level)
+
+    def decode(self, data: Buffer, decoded: Size) -> Buffer:
+        """Decode all members; see `gzip_decompress`."""
+        return gzip_decompress(data, decoded)
+
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
+        """Check the header, and the size in the trailer (modulo 2**32).
+
+        A different size is not conclusive: the last of several members states only its own, and zero padding
+        may follow it. The result is then False: only decoding can tell.
+        """
+        if len(ends.head) < 10 or ends.head[:3] != b"\x1f\x8b\x08" or ends.head[3] & 0xE0:
+            raise ChunkError("gzip: the payload has no gzip header", found=ends.head[:4].hex(" "))
+        if ends.length < SHORTEST_GZIP:
+            raise ChunkError("gzip: the payload is cut short", found=f"{ends.length} bytes")
+        (last,) = struct.unpack("<I", ends.tail[-4:])
+        if decoded.exact:
+            return bool(last == decoded.at_most & 0xFFFFFFFF)
+        return bool(last <= decoded.at_most)
+
+
+@dataclass(frozen=True, slots=True)
+class Zlib(BytesCodec):
+    """The `zlib` codec of numcodecs."""
+
+    level: int
+
+    def encode(self, data: Buffer) -> Buffer:
+        return zlib_compress(data, self.level)
+
+    def decode(self, data: Buffer, decoded: Size) -> Buffer:
+        """Decode one stream; nothing may follow it."""
+        return zlib_decompress(data, decoded)
+
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
+        """Check the header: deflate, check bits, no preset dictionary (RFC 1950, 2.2)."""
+        head = ends.head
+        if ends.length < _SHORTEST_ZLIB:
+            raise ChunkError("zlib: the payload is cut short", found=f"{ends.length} bytes")
+        if head[0] & 0x8F != 8 or (head[0] << 8 | head[1]) % 31 or head[1] & 0x20:
+            raise ChunkError("zlib: the payload has no zlib header", found=head[:2].hex(" "))
+        return True
 
 
 def gzip_compress(data: Buffer, level: int) -> Buffer:

@@ -20,9 +20,18 @@ import numpy as np
 
 from zarrstack.core.errors import CastError, MetadataError
 
-from .base import DEFAULT_OPTIONS, ArrayCodec, InnerChunk, Options, Size
-from .bounds import buffer_length, items_as_octets, require_fit
-from .config import Configuration
+from ..codec_facts import wrong_member
+from ..codec_table import require_facts
+from .base import (
+    DEFAULT_OPTIONS,
+    ArrayCodec,
+    InnerChunk,
+    Options,
+    Size,
+    buffer_length,
+    items_as_octets,
+    require_fit,
+)
 from .layout import in_c_order
 
 if TYPE_CHECKING:
@@ -41,13 +50,9 @@ class Bytes(ArrayCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Compile; configuration: `endian`, "little" or "big"."""
-        config = Configuration(spec, ("endian",))
-        endian = "little"
-        if config.value("endian", None) is not None:
-            endian = config.choice("endian", ("little", "big"))
+        endian = require_facts(spec.name).read(spec)["endian"]
         native = _fixed_type(spec, inner_chunk)
-        return cls(spec, inner_chunk, native.newbyteorder("<" if endian == "little" else ">"))
+        return cls(spec, inner_chunk, native.newbyteorder(">" if endian == "big" else "<"))
 
     @property
     def item(self) -> np.dtype[Any] | None:
@@ -91,16 +96,14 @@ class NumpyBytes(Bytes):
         """Compile; configuration: `dtype`, as in a v2 document."""
         from ..data_types.v2 import parse_v2_dtype
 
-        config = Configuration(spec, ("dtype",))
+        stored = parse_v2_dtype(require_facts(spec.name).read(spec)["dtype"])
         if inner_chunk.data_type.name == "object":
-            stored = parse_v2_dtype(config.value("dtype"))
             if stored.hasobject:
-                raise config.wrong("dtype", config.value("dtype"), "a type of fixed size")
+                raise wrong_member(spec, "dtype", "a type of fixed size")
             return cls(spec, inner_chunk, stored)
         native = _fixed_type(spec, inner_chunk)
-        stored = parse_v2_dtype(config.value("dtype"))
         if not np.can_cast(stored, native, "equiv"):
-            raise config.wrong("dtype", config.value("dtype"), f"{native} but for byte order")
+            raise wrong_member(spec, "dtype", f"{native} but for byte order")
         return cls(spec, inner_chunk, stored)
 
     def decode(self, data: Buffer) -> Array:

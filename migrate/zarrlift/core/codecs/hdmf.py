@@ -21,17 +21,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from zarrstack.core.errors import CastError, MetadataError
+from zarrstack.core.errors import CastError
 
+from ..codec_facts import wrong_member
 from ..codec_spec import CodecSpec
+from ..codec_table import require_facts
 from ..data_types.v3 import DataType
 from ..pickle.load import read_array
 from .base import DEFAULT_OPTIONS, ArrayCodec, InnerChunk, ObjectCodec, Options, memory
-from .config import Configuration
 from .registry import compile_array_codec
 
 if TYPE_CHECKING:
@@ -55,20 +56,17 @@ class HdmfObjects(ObjectCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
-        config = Configuration(spec, ("codec", "values", "own", "fields"))
-        codec = CodecSpec.from_json(config.value("codec"))
-        values = cast("str", config.choice("values", ("text", "references", "rows", "items")))
-        own = config.value("own", ["."])
-        fields = config.value("fields", [])
+        members = require_facts(spec.name).read(spec)
+        codec, values, fields = CodecSpec.from_json(members["codec"]), members["values"], members["fields"]
         if values == "rows" and len(fields) != len(inner_chunk.data_type.fields):
-            raise config.wrong("fields", fields, "one word for each field")
+            raise wrong_member(spec, "fields", "one word for each field")
         inner = None
         if codec.name != "numcodecs.pickle":
             data_type = DataType(_DECODED.get(codec.name, "object"))
             inner = compile_array_codec(codec, InnerChunk(inner_chunk.shape, data_type), options)
-        elif set(codec.configuration) - {"protocol"}:
-            raise MetadataError("codec 'pickle' has unknown members in its configuration")
-        return cls(spec, inner_chunk, options.object_limit, inner, values, frozenset(own), tuple(fields))
+        else:
+            require_facts(codec.name).read(codec)
+        return cls(spec, inner_chunk, options.object_limit, inner, values, frozenset(members["own"]), fields)
 
     def decode(self, data: Buffer) -> Array:
         """Decode to the inner chunk's data type; CastError for an item without a meaning there."""

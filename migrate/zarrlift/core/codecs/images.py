@@ -1,7 +1,7 @@
 """`imagecodecs_*`: the codecs that `imagecodecs.numcodecs.register_codecs` gives zarr-python 2.
 
 Source: imagecodecs 2024.12.30 and 2026.3.6, `imagecodecs/numcodecs.py`. The configuration has settings of the
-encoder; those that its decoder uses are in the table below.
+encoder; those that its decoder uses are in the table of codecs.
 
 Images are decoded into an array of the chunk's shape, with which imagecodecs compares the header of an image
 before it takes memory. Other payloads are decoded into memory for one byte more than the chunk, so that
@@ -19,9 +19,9 @@ import numpy as np
 
 from zarrstack.core.errors import ChunkError, UnsupportedError
 
-from .base import HeadAndTail, Size, memory
-from .bounds import items_as_octets, require_fit
-from .optional import DecodedOnly, require_exact, require_package
+from ..codec_table import require_facts
+from .base import HeadAndTail, Size, items_as_octets, memory, require_fit
+from .optional import DecodedOnly, require_exact
 from .tiff_directories import tiff_bytes
 
 if TYPE_CHECKING:
@@ -29,28 +29,6 @@ if TYPE_CHECKING:
     from .base import Buffer
 
 _PREFIX: Final = "imagecodecs_"
-_ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "deflate": {"raw": "raw"},
-    "delta": {"axis": "axis", "dist": "dist"},
-    "jpeg": {"colorspace": "colorspace_jpeg", "outcolorspace": "colorspace_data"},
-    "jpeg2k": {"planar": "planar"},
-    "jpegxl": {"index": "index", "keeporientation": "keeporientation"},
-    "lz4": {"header": "header"},
-    "tiff": {"index": "index"},
-    "webp": {"hasalpha": "hasalpha"},
-}
-"""Codec -> argument of the decoder -> member of the configuration; the others have none."""
-_IMAGES: Final[Mapping[str, bytes]] = {
-    "jpeg": b"\xff\xd9",
-    "jpeg2k": b"\xff\xd9",
-    "jpegls": b"\xff\xd9",
-    "jpegxl": b"",
-    "lerc": b"",
-    "png": b"IEND",
-    "tiff": b"",
-    "webp": b"",
-}
-"""Format of images -> what each ends with, if its decoder makes up what a truncated one lacks."""
 _ALL: Final = "index"
 """An argument of which None, all images, is not what the decoder does without it."""
 _UNUSED: Final = ("tables", "header")
@@ -63,14 +41,16 @@ class ImageCodec(DecodedOnly):
 
     name: str
     arguments: Mapping[str, Any]
+    image_end: bytes | None
+    """What an image ends with if its decoder makes up what a truncated one lacks; None for other payloads."""
     number: np.dtype[Any]
     shape: tuple[int, ...] = ()
     """Of the chunk; images of an array in order F have it reversed."""
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; UnsupportedError if imagecodecs is not installed, or was built without this format."""
-        require_package(spec, "imagecodecs")
+        """Compile; UnsupportedError for settings that are not supported."""
+        facts = require_facts(spec.name)
         name = spec.name.removeprefix(_PREFIX)
         configuration = spec.configuration
         if name == "jpeg" and any(configuration.get(member) is not None for member in _UNUSED):
@@ -79,13 +59,13 @@ class ImageCodec(DecodedOnly):
             )
         if name == "tiff":
             _require_plain_tiff(spec)
-        table = _ARGUMENTS.get(name, {})
-        values = {argument: configuration.get(member) for argument, member in table.items()}
+        arguments = facts.parameters["arguments"]
+        values = {argument: configuration.get(member) for argument, member in arguments.items()}
         used = {
             argument: value for argument, value in values.items() if value is not None or argument == _ALL
         }
         number = np.dtype(np.uint8) if item is None else item.newbyteorder("=")
-        return cls(spec, name, used, number)
+        return cls(spec, name, used, facts.parameters["image_end"], number)
 
     def for_chunk(self, shape: tuple[int, ...]) -> Self:
         return replace(self, shape=shape)
@@ -99,7 +79,7 @@ class ImageCodec(DecodedOnly):
         payload = bytes(memory(data))
         function = self._decoder()
         try:
-            if self.name in _IMAGES:
+            if self.image_end is not None:
                 self._require_whole(payload, decoded)
                 result = self._image(function, payload, size)
             elif self.name == "delta":
@@ -135,7 +115,7 @@ class ImageCodec(DecodedOnly):
         least: int | None = 0
         if self.name == "tiff":
             least = tiff_bytes(payload, self.arguments[_ALL])
-        if least is None or _IMAGES[self.name] not in payload[-64:]:
+        if least is None or (self.image_end or b"") not in payload[-64:]:
             raise ChunkError(
                 f"{self.spec.name}: the payload is not a whole image",
                 found=f"{len(payload)} bytes, beginning with {payload[:8].hex() or 'nothing'}",

@@ -29,9 +29,18 @@ from numcodecs import lz4
 
 from zarrstack.core.errors import ChunkError, UnsupportedError
 
-from .base import BytesCodec, HeadAndTail, Size, memory
-from .bounds import buffer_length, bytes_text, octets, require_fit, too_large
-from .config import Configuration
+from ..codec_table import require_facts
+from .base import (
+    BytesCodec,
+    HeadAndTail,
+    Size,
+    buffer_length,
+    bytes_text,
+    memory,
+    octets,
+    require_fit,
+    too_large,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -52,12 +61,6 @@ class Lz4(BytesCodec):
     """The `lz4` codec of numcodecs."""
 
     acceleration: int
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `acceleration`, default 1; values below 1 count as 1."""
-        config = Configuration(spec, ("acceleration",))
-        return cls(spec, config.integer("acceleration", 1, low=-(1 << 31), high=(1 << 31) - 1))
 
     def encoded_size(self, decoded: Size) -> Size:
         """LZ4_COMPRESSBOUND and the four bytes of the size."""
@@ -158,11 +161,6 @@ def require_ratio(codec: str, length: int, size: int) -> None:
         )
 
 
-SMALLEST_BLOCK: Final = 64
-LARGEST_BLOCK: Final = 1 << 25
-"""Block sizes that Java's stream accepts for writing."""
-DEFAULT_BLOCK: Final = 1 << 16
-
 _HEADER: Final = struct.Struct("<8sBiii")
 _MARK: Final = b"LZ4Block"
 _STORED: Final = 0x10
@@ -179,9 +177,8 @@ class Lz4Block(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `blockSize`, 64 to 2^25 bytes, by default 65536 as in N5."""
-        config = Configuration(spec, ("blockSize",))
-        config.integer("blockSize", DEFAULT_BLOCK, low=SMALLEST_BLOCK, high=LARGEST_BLOCK)
+        """Compile; `blockSize` matters to writers only."""
+        require_facts(spec.name).read(spec)
         return cls(spec)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:

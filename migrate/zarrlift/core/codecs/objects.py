@@ -19,33 +19,21 @@ import json
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from zarrstack.core.errors import ChunkError, UnsupportedError
 
-from .base import DEFAULT_OPTIONS, InnerChunk, ObjectCodec, Options, memory
-from .bounds import buffer_length
-from .config import Configuration
+from ..codec_facts import wrong_member
+from ..codec_table import require_facts
+from .base import DEFAULT_OPTIONS, InnerChunk, ObjectCodec, Options, buffer_length, memory
 
 if TYPE_CHECKING:
     from ..codec_spec import CodecSpec
     from .base import Buffer
 
     Array = np.ndarray[Any, Any]
-
-_JSON_MEMBERS: Final = (
-    "encoding",
-    "skipkeys",
-    "ensure_ascii",
-    "check_circular",
-    "allow_nan",
-    "sort_keys",
-    "indent",
-    "separators",
-    "strict",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +100,17 @@ class Json2(Document):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Compile; configuration: `encoding`, and the arguments of Python's JSONEncoder and JSONDecoder."""
-        config = Configuration(spec, _JSON_MEMBERS)
-        encoding = config.value("encoding", "utf-8")
+        """Compile; the configuration has the arguments of Python's JSONEncoder and JSONDecoder."""
+        values = require_facts(spec.name).read(spec)
+        encoding, indent, separators = (values[name] for name in ("encoding", "indent", "separators"))
         if encoding not in ("utf-8", "utf8", "UTF-8", "ascii", "utf-16", "utf-32", "latin-1", "latin1"):
             raise UnsupportedError("numcodecs.json2 in this text encoding", found=str(encoding))
-        flags = {"skipkeys": False, "ensure_ascii": True, "check_circular": True, "allow_nan": True}
-        for name, default in {**flags, "sort_keys": True}.items():
-            config.boolean(name, default)
-        indent = config.value("indent", None)
-        separators = config.value("separators", None)
         if indent is not None and not isinstance(indent, int | str):
-            raise config.wrong("indent", indent, "a number, a string or null")
+            raise wrong_member(spec, "indent", "a number, a string or null")
         texts = isinstance(separators, list | tuple) and [type(text) for text in separators] == [str, str]
         if separators is not None and not texts:
-            raise config.wrong("separators", separators, "two strings")
-        return cls(spec, inner_chunk, options.object_limit, encoding, config.boolean("strict", True))
+            raise wrong_member(spec, "separators", "two strings")
+        return cls(spec, inner_chunk, options.object_limit, encoding, values["strict"])
 
     def load(self, data: Buffer) -> Any:
         """Parse; NaN and Infinity are allowed, as written by numcodecs."""
@@ -142,19 +125,7 @@ class MsgPack2(Document):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Compile; configuration: `use_single_float`, `use_bin_type`, `raw`; needs the `msgpack` package."""
-        config = Configuration(spec, ("use_single_float", "use_bin_type", "raw"))
-        try:
-            import msgpack  # noqa: F401 - only to check that it is installed
-        except ImportError:
-            raise UnsupportedError(
-                "numcodecs.msgpack2 needs a package that is not installed",
-                found="no msgpack",
-                advice="Install msgpack and run again.",
-            ) from None
-        for name in ("use_single_float", "use_bin_type"):
-            config.boolean(name, default=False)
-        return cls(spec, inner_chunk, options.object_limit, config.boolean("raw", False))
+        return cls(spec, inner_chunk, options.object_limit, require_facts(spec.name).read(spec)["raw"])
 
     def load(self, data: Buffer) -> Any:
         """Unpack; the payload's length limits the sizes that its headers state."""
@@ -169,14 +140,13 @@ class Pickle(ObjectCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Compile; configuration: `protocol`. UnsupportedError unless `options.allow_pickle`."""
+        """Compile; UnsupportedError unless `options.allow_pickle`."""
         if not options.allow_pickle:
             raise UnsupportedError(
                 "codec 'numcodecs.pickle' executes code that the archive names",
                 advice="If you trust the archive's writer, allow it with --allow-pickle.",
             )
-        Configuration(spec, ("protocol",)).integer("protocol", 4, low=-1, high=5)
-        return cls(spec, inner_chunk, options.object_limit)
+        return super(Pickle, cls).from_spec(spec, inner_chunk, options)
 
     def decode(self, data: Buffer) -> Array:
         """Load the pickled array's items in its memory order, as zarr-python does."""

@@ -15,7 +15,6 @@ by ones: if it is cut short, the results differ.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -23,9 +22,8 @@ import numpy as np
 
 from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError
 
-from .base import BytesCodec, HeadAndTail, Size, memory
-from .bounds import elements_in, items_as_octets, require_fit, too_large
-from .config import Configuration
+from ..codec_table import require_facts
+from .base import BytesCodec, HeadAndTail, Size, elements_in, items_as_octets, memory, require_fit, too_large
 
 if TYPE_CHECKING:
     from typing import Any
@@ -45,17 +43,6 @@ class DecodedOnly(BytesCodec):
 
     def encoded_size(self, decoded: Size) -> Size:
         return Size(_LARGEST * decoded.at_most + 65536, exact=False)
-
-
-def require_package(spec: CodecSpec, package: str) -> None:
-    """Raise UnsupportedError unless a package is installed; it is imported only when a chunk is decoded."""
-    if find_spec(package) is None:
-        raise UnsupportedError(
-            f"codec {spec.name.removeprefix('numcodecs.')!r} needs a package that is not installed",
-            found=str(spec),
-            expected=package,
-            advice=f"Install it: pip install {package} (the extra codecs).",
-        )
 
 
 def native_number(spec: CodecSpec, item: np.dtype[Any] | None, kinds: frozenset[str]) -> np.dtype[Any]:
@@ -80,11 +67,6 @@ def require_exact(spec: CodecSpec, decoded: Size) -> int:
     return decoded.at_most
 
 
-_MEMBERS: Final = (
-    *("level", "mode_spec", "delta_spec", "paging_spec"),
-    *("delta_encoding_order", "equal_pages_up_to"),
-)
-"""Settings of the encoder; the payload has all that a decoder needs."""
 _TYPES: Final = frozenset({"u2", "u4", "u8", "i2", "i4", "i8", "f2", "f4", "f8"})
 
 
@@ -96,8 +78,7 @@ class PCodec(DecodedOnly):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        Configuration(spec, _MEMBERS)
-        require_package(spec, "pcodec")
+        require_facts(spec.name).read(spec)
         return cls(spec, native_number(spec, item, _TYPES))
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
@@ -127,8 +108,6 @@ class PCodec(DecodedOnly):
         return False
 
 
-MEMBERS: Final = ("mode", "tolerance", "rate", "precision", "compression_kwargs")
-"""Settings of the encoder; the payload has all that a decoder needs."""
 _ZFP_TYPES: Final = ("i4", "i8", "f4", "f8")
 """Types by their number in the header."""
 _HEADER: Final = 12
@@ -145,8 +124,7 @@ class Zfpy(DecodedOnly):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        Configuration(spec, MEMBERS)
-        require_package(spec, "zfpy")
+        require_facts(spec.name).read(spec)
         return cls(spec, native_number(spec, item, frozenset(_ZFP_TYPES)))
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
@@ -209,10 +187,9 @@ class ImagecodecsZfp(Zfpy):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; UnsupportedError if imagecodecs is not installed, or if the payloads have no header."""
+        """Compile; UnsupportedError if the payloads have no header."""
         if spec.configuration.get("header") is not True:
             raise UnsupportedError(f"codec {spec.name!r} without a header is not supported", found=str(spec))
-        require_package(spec, "imagecodecs")
         return cls(spec, native_number(spec, item, frozenset(_ZFP_TYPES)))
 
     def _decompressor(self) -> Any:

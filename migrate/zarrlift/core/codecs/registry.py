@@ -1,87 +1,34 @@
 """Compilation of codecs: from a name and a configuration to functions on buffers and arrays.
 
-The two tables below map names to classes; a module is imported when a chain first names its codec. Names
-without a prefix are those of the Zarr v3 specification and of zarr-extensions; `numcodecs.*` are
-zarr-python's names for the codecs of numcodecs, with numcodecs' configuration without its `id`. `lz4_block`
-and `lz4_bare` are this project's, for N5, and `hdmf-zarr.objects` for NWB.
+The table of codecs names the class of each; its module is imported when a chain first names the codec.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
 
 from zarrstack.core.errors import UnsupportedError
 from zarrstack.core.json_text import canonical
 
-from ..chain.optional_codecs import IMAGECODECS
-from .base import DEFAULT_OPTIONS, ArrayCodec, BytesCodec, InnerChunk, Options
+from ..codec_table import facts_of
+from .base import DEFAULT_OPTIONS, ArrayCodec, BytesCodec, InnerChunk, Options, found
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
 
+    from ..codec_facts import CodecFacts
     from ..codec_spec import CodecSpec
-
-BYTES_CODECS: Final[Mapping[str, str]] = {
-    "blosc": "blosc:Blosc",
-    "crc32c": "checksums:Checksum",
-    "gzip": "gzip:Gzip",
-    "lz4_bare": "lz4:Lz4Bare",
-    "lz4_block": "lz4:Lz4Block",
-    "zstd": "zstd:Zstd",
-    "numcodecs.adler32": "checksums:Checksum",
-    "numcodecs.astype": "filters:Elementwise",
-    "numcodecs.base64": "filters:Base64",
-    "numcodecs.bitround": "filters:BitRound",
-    "numcodecs.blosc": "blosc:Blosc",
-    "numcodecs.bz2": "streams:Bz2",
-    "numcodecs.categorize": "categorize:Categorize",
-    "numcodecs.crc32": "checksums:Checksum",
-    "numcodecs.crc32c": "checksums:Checksum",
-    "numcodecs.delta": "filters:Elementwise",
-    "numcodecs.fixedscaleoffset": "filters:Elementwise",
-    "numcodecs.fletcher32": "checksums:Checksum",
-    "numcodecs.gzip": "gzip:Gzip",
-    "numcodecs.jenkins_lookup3": "checksums:Checksum",
-    "numcodecs.lz4": "lz4:Lz4",
-    "numcodecs.lzma": "streams:Lzma",
-    "numcodecs.packbits": "filters:PackBits",
-    "numcodecs.pcodec": "optional:PCodec",
-    "numcodecs.quantize": "filters:Elementwise",
-    "numcodecs.shuffle": "filters:Shuffle",
-    "numcodecs.zfpy": "optional:Zfpy",
-    "numcodecs.zlib": "gzip:Zlib",
-    "numcodecs.zstd": "zstd:Zstd",
-    **dict.fromkeys(sorted(IMAGECODECS), "images:ImageCodec"),
-    "imagecodecs_zfp": "optional:ImagecodecsZfp",
-}
-"""Name -> module and class of every bytes-to-bytes codec."""
-
-ARRAY_CODECS: Final[Mapping[str, str]] = {
-    "bytes": "fixed:Bytes",
-    "hdmf-zarr.objects": "hdmf:HdmfObjects",
-    "numpy_bytes": "fixed:NumpyBytes",
-    "vlen-bytes": "vlen:VlenBytes",
-    "vlen-utf8": "vlen:VlenUtf8",
-    "numcodecs.json2": "objects:Json2",
-    "numcodecs.msgpack2": "objects:MsgPack2",
-    "numcodecs.object-categorize": "categorize:ObjectCategorize",
-    "numcodecs.pickle": "objects:Pickle",
-    "numcodecs.vlen-array": "vlen:VlenArray",
-}
-"""Name -> module and class of every array-to-bytes codec."""
 
 
 def compile_bytes_codec(spec: CodecSpec, item: np.dtype[Any] | None = None) -> BytesCodec:
     """Compile a bytes-to-bytes codec.
 
     `item` is the type of the decoded buffer's items, if known; some codecs need it if their configuration
-    does not state it. MetadataError for an invalid configuration, UnsupportedError for an unknown name.
+    does not state it. MetadataError for an invalid configuration, UnsupportedError for an unknown name or
+    a package that is not installed.
     """
-    cls = cast("type[BytesCodec]", _find(spec, BYTES_CODECS, "bytes-to-bytes"))
-    return cls.from_spec(spec, item)
+    return cast("type[BytesCodec]", _class_of(spec, serializer=False)).from_spec(spec, item)
 
 
 def compile_array_codec(
@@ -91,13 +38,25 @@ def compile_array_codec(
 
     Errors as in `compile_bytes_codec`.
     """
-    cls = cast("type[ArrayCodec]", _find(spec, ARRAY_CODECS, "array-to-bytes"))
-    return cls.from_spec(spec, inner_chunk, options)
+    return cast("type[ArrayCodec]", _class_of(spec, serializer=True)).from_spec(spec, inner_chunk, options)
 
 
-def _find(spec: CodecSpec, table: Mapping[str, str], kind: str) -> type:
-    place = table.get(spec.name)
-    if place is None:
+def _class_of(spec: CodecSpec, *, serializer: bool) -> Any:
+    facts = facts_of(spec.name)
+    if facts is None or facts.made_by is None or (facts.kind == "serializer") is not serializer:
+        kind = "array-to-bytes" if serializer else "bytes-to-bytes"
         raise UnsupportedError(f"no {kind} codec of this name is known here", found=canonical(spec.to_json()))
-    module, _, name = place.partition(":")
-    return cast("type", getattr(import_module(f"{__package__}.{module}"), name))
+    require_package(facts, spec)
+    return found(facts.made_by)
+
+
+def require_package(facts: CodecFacts, spec: CodecSpec) -> None:
+    """Raise UnsupportedError unless a codec's package is installed; decoding a chunk imports it."""
+    if facts.package is not None and find_spec(facts.package) is None:
+        extra = "" if facts.extra is None else f" (the extra {facts.extra})"
+        raise UnsupportedError(
+            f"codec {spec.name.removeprefix('numcodecs.')!r} needs a package that is not installed",
+            found=str(spec),
+            expected=facts.package,
+            advice=f"Install it: pip install {facts.package}{extra}.",
+        )

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError
 from zarrstack.core.json_text import canonical
 
-from .base import BytesCodec, HeadAndTail, LevelCodec, Size, memory
-from .bounds import MIN_STEP, STEPS, require_fit, too_large
-from .config import Configuration
+from ..codec_facts import wrong_member
+from ..codec_table import require_facts
+from .base import MIN_STEP, STEPS, BytesCodec, HeadAndTail, Size, memory, require_fit, too_large
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,11 +89,11 @@ _BLOCK = b"\x31\x41\x59\x26\x53\x59"
 _END = b"\x17\x72\x45\x38\x50\x90"
 
 
-class Bz2(LevelCodec):
+@dataclass(frozen=True, slots=True)
+class Bz2(BytesCodec):
     """The `bz2` codec of numcodecs."""
 
-    __slots__ = ()
-    levels = (1, 9)
+    level: int
 
     def encode(self, data: Buffer) -> bytes:
         return bz2.compress(memory(data), self.level)
@@ -123,25 +123,20 @@ class Lzma(BytesCodec):
     """The `lzma` codec of numcodecs."""
 
     format: int
-    integrity: int
+    check_id: int
     preset: int | None
     filters: Sequence[Mapping[str, Any]] | None
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `format`, `check`, `preset`, `filters`, as in numcodecs; GDAL's `delta`."""
-        config = Configuration(spec, ("format", "check", "preset", "filters", "delta"))
-        kind = config.choice("format", (0, 1, 2, 3), 1)
-        preset = config.value("preset", None)
-        if preset is not None:
-            preset = config.integer("preset", low=0, high=(1 << 32) - 1)
-        filters = config.value("filters", None)
+        values = require_facts(spec.name).read(spec)
+        filters = values["filters"]
         if filters is not None and (
-            not isinstance(filters, list) or not all(isinstance(entry, dict) for entry in filters)
+            not isinstance(filters, list | tuple) or not all(isinstance(entry, Mapping) for entry in filters)
         ):
-            raise config.wrong("filters", filters, "a list of objects, or null")
-        codec = cls(spec, kind, config.integer("check", -1, low=-1, high=15), preset, filters)
-        if kind == lzma.FORMAT_RAW:
+            raise wrong_member(spec, "filters", "a list of objects, or null")
+        codec = cls(spec, values["format"], values["check"], values["preset"], filters)
+        if codec.format == lzma.FORMAT_RAW:
             codec._require_sane_filters()
         return codec
 
@@ -152,7 +147,7 @@ class Lzma(BytesCodec):
             return lzma.compress(
                 memory(data),
                 format=kind,
-                check=self.integrity,
+                check=self.check_id,
                 preset=self.preset,
                 filters=_plain(self.filters),
             )

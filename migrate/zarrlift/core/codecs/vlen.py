@@ -18,9 +18,8 @@ import numpy as np
 
 from zarrstack.core.errors import CastError, ChunkError, MetadataError
 
-from .base import DEFAULT_OPTIONS, HeadAndTail, InnerChunk, ObjectCodec, Options, memory
-from .bounds import buffer_length
-from .config import Configuration
+from ..codec_table import require_facts
+from .base import DEFAULT_OPTIONS, HeadAndTail, InnerChunk, ObjectCodec, Options, buffer_length, memory
 
 if TYPE_CHECKING:
     from ..codec_spec import CodecSpec
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Vlen(ObjectCodec):
     """Base class; handles count and lengths."""
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
-        Configuration(spec, ())
-        return cls(spec, inner_chunk, options.object_limit)
 
     def check(self, ends: HeadAndTail) -> bool:
         """Check the count, and that there is room for the lengths."""
@@ -156,8 +150,7 @@ class VlenArray(Vlen):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Compile; configuration: `dtype`."""
-        element = Configuration(spec, ("dtype",)).dtype("dtype")
+        element = require_facts(spec.name).read(spec)["dtype"]
         if not inner_chunk.data_type.numpy.hasobject:
             raise MetadataError(
                 "numcodecs.vlen-array needs an object array", found=inner_chunk.data_type.name

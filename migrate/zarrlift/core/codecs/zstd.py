@@ -14,20 +14,15 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import zstandard
 
 from zarrstack.core.errors import ChunkError
 
-from .base import BytesCodec, HeadAndTail, Size, memory
-from .bounds import require_fit, require_stated, too_large
-from .config import Configuration
+from .base import BytesCodec, HeadAndTail, Size, memory, require_fit, require_stated, too_large
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from ..codec_spec import CodecSpec
     from .base import Buffer
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -63,14 +58,6 @@ class Zstd(BytesCodec):
 
     level: int
     checksum: bool
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `level` (default 0, zstd's default), `checksum` (default false)."""
-        config = Configuration(spec, ("level", "checksum"))
-        level = config.integer("level", 0, low=-131072, high=(1 << 31) - 1)
-        # numcodecs treats a level above the maximum as the maximum.
-        return cls(spec, min(level, zstandard.MAX_COMPRESSION_LEVEL), config.boolean("checksum", False))
 
     def encode(self, data: Buffer) -> bytes:
         """Encode one frame that states its content size, which numcodecs before 0.16 requires."""
@@ -201,7 +188,10 @@ def _compressor(level: int, checksum: bool, hash_log: int = 0) -> zstandard.Zstd
     compressor = compressors.get((level, checksum, hash_log))
     if compressor is None:
         parameters = zstandard.ZstdCompressionParameters(
-            compression_level=level, hash_log=hash_log, write_checksum=checksum, write_content_size=True
+            compression_level=min(level, zstandard.MAX_COMPRESSION_LEVEL),
+            hash_log=hash_log,
+            write_checksum=checksum,
+            write_content_size=True,
         )
         compressor = compressors[level, checksum, hash_log] = zstandard.ZstdCompressor(
             compression_params=parameters

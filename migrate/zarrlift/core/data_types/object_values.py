@@ -17,21 +17,19 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from zarrstack.core.errors import CastError
 
-_OF_ANY_KIND: Final = frozenset(
-    {"numcodecs.json2", "numcodecs.msgpack2", "numcodecs.pickle", "numcodecs.object-categorize"}
-)
+from ..codec_table import require_facts
 
 
 def may_be_anything(codec: str) -> bool:
     """Whether the values of an array with this array-to-bytes codec may be of different types."""
-    return codec in _OF_ANY_KIND
+    return require_facts(codec).objects in ("document", "pickle", "labels")
 
 
 def to_strings(

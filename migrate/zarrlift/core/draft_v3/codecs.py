@@ -9,14 +9,13 @@ https://github.com/zarr-developers/zarr-specs/blob/71b92bb/docs/extensions/stora
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
-from ..chain.codec_limits import BLOSC_SHUFFLES, blosc_shuffle, gzip_level
 from ..codec_spec import CodecSpec
+from ..codec_table import facts_in_v2, registered
 from ..shapes import Shape, read_lengths
 
 _SHARDING: Final = re.compile(
@@ -24,8 +23,6 @@ _SHARDING: Final = re.compile(
 )
 """zarr-python 2.18.7 writes `spec/storage_transformers/`; the text has `extensions/`, a hyphen in places."""
 _CODEC: Final = re.compile(r"https?://purl\.org/zarr/spec/codecs?/([a-z0-9_-]+)(?:/([0-9]+)(?:\.[0-9]+)*)?")
-_NUMCODECS: Final = frozenset({"zlib", "bz2", "lz4", "lzma"})
-"""zarr-python's names that v3 does not have."""
 
 
 def read_codec(data: JSON, *, member: str, itemsize: int) -> CodecSpec:
@@ -45,29 +42,14 @@ def read_codec(data: JSON, *, member: str, itemsize: int) -> CodecSpec:
     match = _CODEC.fullmatch(data[member])
     if match is None or (match[2] or "1") != "1":
         raise UnsupportedError("unknown codec", found=excerpt(data))
-    name = match[1]
-    if name in _NUMCODECS:
-        return CodecSpec(f"numcodecs.{name}", configuration)
-    match name:
-        case "endian":
-            return CodecSpec("bytes", configuration)
-        case "gzip":
-            return CodecSpec("gzip", {**configuration, "level": gzip_level(configuration.get("level", 1))})
-        case "zstd":
-            return CodecSpec("zstd", {"level": 0, "checksum": False, **configuration})
-        case "blosc":
-            return _blosc(configuration, itemsize)
-    raise UnsupportedError("unknown codec", found=excerpt(data))
-
-
-def _blosc(configuration: Mapping[str, JSON], itemsize: int) -> CodecSpec:
-    shuffle = configuration.get("shuffle", 1)
-    if shuffle != -1 and (type(shuffle) is not int or not 0 <= shuffle < len(BLOSC_SHUFFLES)):
-        raise MetadataError("blosc: 'shuffle' is invalid", found=excerpt(shuffle), expected="-1, 0, 1 or 2")
-    # c-blosc treats items of more than 255 bytes as single bytes (`BLOSC_MAX_TYPESIZE`).
-    size = itemsize if 0 < itemsize <= 255 else 1
-    defaults = {"cname": "lz4", "clevel": 5, "typesize": size, "blocksize": 0}
-    return CodecSpec("blosc", {**defaults, **configuration, "shuffle": blosc_shuffle(shuffle, itemsize)})
+    if match[1] == "endian":
+        return CodecSpec("bytes", configuration)
+    facts = facts_in_v2(match[1])
+    if facts is None or facts.role != "compressor" or facts.package is not None:
+        raise UnsupportedError("unknown codec", found=excerpt(data))
+    spec = CodecSpec(facts.name, configuration)
+    facts.read(spec)
+    return registered(spec, itemsize)
 
 
 def read_layout(data: JSON, ndim: int) -> list[CodecSpec]:

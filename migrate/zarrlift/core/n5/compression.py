@@ -12,17 +12,21 @@ Every stream here describes its own compression, so parameters matter only to wr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zarrstack.core.errors import MetadataError, Problem, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
-from ..chain.codec_limits import blosc_shuffle, gzip_level
+from ..codec_facts import Choice, Flag, Integer, Member, read_members
+from ..codec_members import BLOSC_COMPRESSORS
 from ..codec_spec import CodecSpec
-from ..codecs.config import Configuration
+from ..codec_table import registered, require_facts
+from ..codecs.registry import require_package
 from ..problems import note, warning
 
 _LARGEST: Final = (1 << 31) - 1
+_SMALLEST_BLOCK: Final = 64
+"""Of Java's lz4 stream; z5 states a level in its place."""
 
 
 def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[CodecSpec | None, list[Problem]]:
@@ -64,7 +68,9 @@ def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[Cod
     if unknown := sorted(compression.keys() - {"type", "id", *kind.members}):
         message = f"unknown members of N5 compression {name!r} are ignored"
         problems.append(warning("metadata", message, found=excerpt(unknown)))
-    spec = kind.read(Configuration(CodecSpec(name, members), kind.members), itemsize)
+    spec = kind.read(read_members(CodecSpec(name, members), kind.members), itemsize)
+    if spec is not None:
+        require_package(require_facts(spec.name), spec)
     if spec is not None and spec.name == "lz4_bare":
         message = "blockSize is too small for Java's lz4 stream: the blocks are z5's, without a frame"
         problems.append(note("deviation", message, found=excerpt(compression)))
@@ -89,81 +95,84 @@ def _list_of_codecs(codecs: JSON) -> UnsupportedError:
 
 
 class _Kind(NamedTuple):
-    """A compression: its permitted members, and a function from configuration and item size to a codec."""
+    """A compression: its members, and a function from these and the item size to a codec."""
 
-    members: tuple[str, ...]
-    read: Callable[[Configuration, int], CodecSpec | None]
+    members: Mapping[str, Member]
+    read: Callable[[Mapping[str, Any], int], CodecSpec | None]
 
 
-def _raw(_: Configuration, __: int) -> None:
+def _raw(_: Mapping[str, Any], __: int) -> None:
     return None
 
 
-def _gzip(config: Configuration, _: int) -> CodecSpec:
-    level = config.integer("level", -1, low=-1, high=9)
-    # z5 writes no useZlib, tensorstore false; zarr-python's zlib is true.
-    if config.boolean("useZlib", default=False):
-        return CodecSpec("numcodecs.zlib", {"level": level})
-    return CodecSpec("gzip", {"level": gzip_level(level)})
+def _gzip(values: Mapping[str, Any], itemsize: int) -> CodecSpec:
+    name = "numcodecs.zlib" if values["useZlib"] else "numcodecs.gzip"
+    return registered(CodecSpec(name, {"level": values["level"]}), itemsize)
 
 
-def _bzip2(config: Configuration, _: int) -> CodecSpec:
-    return CodecSpec("numcodecs.bz2", {"level": config.integer("blockSize", 9, low=1, high=9)})
+def _bzip2(values: Mapping[str, Any], _: int) -> CodecSpec:
+    return CodecSpec("numcodecs.bz2", {"level": values["blockSize"]})
 
 
-def _xz(config: Configuration, _: int) -> CodecSpec:
-    # The container states its own check; Java's and liblzma's default is CRC64, numcodecs' -1.
-    preset = config.integer("preset", 6, low=0, high=(1 << 32) - 1)
-    return CodecSpec("numcodecs.lzma", {"format": 1, "check": -1, "preset": preset, "filters": None})
+def _lzma(values: Mapping[str, Any], _: int) -> CodecSpec:
+    return CodecSpec("numcodecs.lzma", {**_XZ, **values})
 
 
-def _lzma(config: Configuration, _: int) -> CodecSpec:
-    names = ("format", "check", "preset", "filters")
-    defaults = {"format": 1, "check": -1, "preset": None, "filters": None}
-    return CodecSpec("numcodecs.lzma", {name: config.value(name, defaults[name]) for name in names})
-
-
-def _lz4(config: Configuration, _: int) -> CodecSpec:
-    # Imported here: describing an archive does not require numcodecs.
-    from ..codecs.lz4 import DEFAULT_BLOCK, LARGEST_BLOCK, SMALLEST_BLOCK
-
-    if config.value("acceleration", None) is not None:
+def _lz4(values: Mapping[str, Any], _: int) -> CodecSpec:
+    if values["acceleration"] is not None:
         # zarr-python's N5Store writes numcodecs' own codec under N5's name.
-        return CodecSpec("numcodecs.lz4", {"acceleration": config.value("acceleration")})
-    size = config.integer("blockSize", DEFAULT_BLOCK, low=-_LARGEST, high=LARGEST_BLOCK)
-    if size < SMALLEST_BLOCK:
+        return CodecSpec("numcodecs.lz4", {"acceleration": values["acceleration"]})
+    size = values["blockSize"]
+    if size < _SMALLEST_BLOCK:
         return CodecSpec("lz4_bare")
     return CodecSpec("lz4_block", {"blockSize": size})
 
 
-def _blosc(config: Configuration, itemsize: int) -> CodecSpec:
-    return CodecSpec(
-        "blosc",
-        {
-            "cname": config.choice("cname", ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"), "blosclz"),
-            "clevel": config.integer("clevel", 6, low=0, high=9),
-            "shuffle": blosc_shuffle(config.choice("shuffle", (-1, 0, 1, 2), 0), itemsize),
-            # Java compresses with an item size of 1 for every type, unless n5-blosc 2 records another one as
-            # `typesize`; the container states it.
-            "typesize": itemsize,
-            "blocksize": config.integer("blocksize", 0, low=0, high=_LARGEST),
-        },
-    )
+def _blosc(values: Mapping[str, Any], itemsize: int) -> CodecSpec:
+    # Java compresses with an item size of 1 for every type, unless n5-blosc 2 records another one as
+    # `typesize`; the container states it.
+    used = {name: values[name] for name in ("cname", "clevel", "shuffle", "blocksize")}
+    return registered(CodecSpec("numcodecs.blosc", used), itemsize)
 
 
-def _zstd(config: Configuration, _: int) -> CodecSpec:
-    level = config.integer("level", 3, low=-131072, high=22)
-    return CodecSpec("zstd", {"level": level, "checksum": config.boolean("checksum", default=False)})
+def _zstd(values: Mapping[str, Any], _: int) -> CodecSpec:
+    return CodecSpec("zstd", {name: values[name] for name in ("level", "checksum")})
 
 
+# The container states its own check; Java's and liblzma's default is CRC64, numcodecs' -1.
+_XZ: Final = {"format": 1, "check": -1, "preset": None, "filters": None}
 _KINDS: Final[Mapping[str, _Kind]] = {
-    "raw": _Kind((), _raw),
-    "gzip": _Kind(("level", "useZlib"), _gzip),
-    "bzip2": _Kind(("blockSize",), _bzip2),
-    "xz": _Kind(("preset",), _xz),
-    "lz4": _Kind(("blockSize", "acceleration"), _lz4),
-    "blosc": _Kind(("cname", "clevel", "shuffle", "blocksize", "nthreads", "typesize"), _blosc),
-    "zstd": _Kind(("level", "nbWorkers", "checksum"), _zstd),
-    "lzma": _Kind(("format", "check", "preset", "filters"), _lzma),
+    "raw": _Kind({}, _raw),
+    # z5 writes no useZlib, tensorstore false; zarr-python's zlib is true.
+    "gzip": _Kind({"level": Integer(low=-1, high=9, default=-1), "useZlib": Flag(False)}, _gzip),
+    "bzip2": _Kind({"blockSize": Integer(low=1, high=9, default=9)}, _bzip2),
+    "xz": _Kind({"preset": Integer(low=0, high=(1 << 32) - 1, default=6)}, _lzma),
+    "lz4": _Kind(
+        {
+            "blockSize": Integer(low=-_LARGEST, high=1 << 25, default=1 << 16),
+            "acceleration": Member(None),
+        },
+        _lz4,
+    ),
+    "blosc": _Kind(
+        {
+            "cname": Choice("blosclz", values={name: name for name in BLOSC_COMPRESSORS}),
+            "clevel": Integer(low=0, high=9, default=6),
+            "shuffle": Choice(0, values={number: number for number in (-1, 0, 1, 2)}),
+            "blocksize": Integer(low=0, high=_LARGEST, default=0),
+            "nthreads": Member(None),
+            "typesize": Member(None),
+        },
+        _blosc,
+    ),
+    "zstd": _Kind(
+        {
+            "level": Integer(low=-131072, high=22, default=3),
+            "nbWorkers": Member(None),
+            "checksum": Flag(False),
+        },
+        _zstd,
+    ),
+    "lzma": _Kind({name: Member(default) for name, default in _XZ.items()}, _lzma),
 }
 """By N5's names; the last is zarr-python's, for anything but plain xz."""

@@ -8,7 +8,7 @@ and 1 after any codec that returns bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -17,45 +17,21 @@ from zarrstack.core.errors import MetadataError, UnsupportedError, ZarrstackErro
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..chain.chain import Chain
-from ..chain.codec_limits import blosc_shuffle, gzip_level
-from ..chain.optional_codecs import IMAGECODECS, PACKAGES
+from ..codec_facts import CodecFacts
 from ..codec_spec import CodecSpec
+from ..codec_table import OBJECT_CODECS, TABLE, facts_in_v2, registered
+from ..codecs.registry import compile_bytes_codec, require_package
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType
 
 Dtype = np.dtype[Any]
 
-OBJECT_CODECS: Final[Mapping[str, tuple[str, str]]] = {
-    "vlen-utf8": ("vlen-utf8", "string"),
-    "vlen-bytes": ("vlen-bytes", "bytes"),
-    "vlen-array": ("numcodecs.vlen-array", "object"),
-    "json2": ("numcodecs.json2", "object"),
-    "msgpack2": ("numcodecs.msgpack2", "object"),
-    "pickle": ("numcodecs.pickle", "object"),
-    # On objects it maps labels, which are text, to numbers; for fixed-size text see FILTERS.
-    "categorize": ("numcodecs.object-categorize", "string"),
-}
-"""id -> (name in our chains, name of its decoded data type)."""
-
-COMPRESSORS: Final = frozenset({"zlib", "gzip", "bz2", "lzma", "lz4", "zstd", "blosc"})
-
-FILTERS: Final = COMPRESSORS | frozenset(
-    {
-        *("shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"),
-        *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "base64"),
-        *(name.removeprefix("numcodecs.") for name in PACKAGES),
-    }
-)
-"""Buffer-to-buffer codecs, allowed at any position after the array."""
-
+_HOLDS: Final[Mapping[str, str]] = {"text": "string", "labels": "string", "bytes": "bytes"}
+"""Values of an object codec -> its decoded data type, unless that is any object."""
 _WHOLE: Final = frozenset("biumM")
 """Kinds whose values are integers in storage: booleans, integers and times."""
-_SHAPED: Final = frozenset({"json2", "msgpack2"})
-"""Object codecs that store the shape of a chunk with its items."""
 _RAW_LZMA: Final = 3
 """The number of lzma's raw format, `lzma.FORMAT_RAW`."""
-_MAX_TYPESIZE: Final = 255
-"""c-blosc treats larger items as single bytes (`BLOSC_MAX_TYPESIZE`); observed with V300."""
 
 
 def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, list[ZarrstackError]]:
@@ -96,12 +72,11 @@ def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, lis
 
 def unknown_codecs(document: JSONObject) -> list[ZarrstackError]:
     """Problems of codecs that do not depend on the data type; for documents whose dtype is refused."""
-    names = FILTERS | OBJECT_CODECS.keys()
     codecs = [*(document["filters"] or ()), document["compressor"]]
     return [
         UnsupportedError(f"unknown codec {codec['id']!r}", found=excerpt(codec))
         for codec in codecs
-        if codec is not None and codec["id"] not in names
+        if codec is not None and codec["id"] not in OBJECT_CODECS and facts_in_v2(codec["id"]) is None
     ]
 
 
@@ -163,10 +138,10 @@ def _object_head(
             data_type,
             [UnsupportedError("an array of objects without an object codec", found=found, expected=expected)],
         )
-    name, type_name = OBJECT_CODECS[codec["id"]]
+    facts = OBJECT_CODECS[codec["id"]]
     configuration = {key: value for key, value in codec.items() if key != "id"}
     problems: list[ZarrstackError] = []
-    if codec["id"] in _SHAPED and transposed:
+    if facts.objects == "document" and transposed:
         # zarr-python 2.18 and 3.1.6 flatten the items in C order and reshape them in F order: they do not
         # read what was written, and which of the two was intended is unknown.
         problems.append(
@@ -176,7 +151,7 @@ def _object_head(
                 expected='"order": "C"',
             )
         )
-    if codec["id"] == "categorize":
+    if facts.objects == "labels":
         labels = configuration.get("labels")
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             problems.append(
@@ -184,7 +159,12 @@ def _object_head(
                     "categorize with labels that are not text", found=excerpt(labels), expected="strings"
                 )
             )
-    return CodecSpec(name, configuration), DataType(type_name), problems
+    spec = CodecSpec(facts.name, configuration)
+    try:
+        require_package(facts, spec)
+    except UnsupportedError as error:
+        problems.append(error)
+    return spec, DataType(_HOLDS.get(str(facts.objects), "object")), problems
 
 
 # ----- bytes to bytes
@@ -193,53 +173,49 @@ def _object_head(
 def _filter(codec: JSONObject, item: Dtype) -> tuple[CodecSpec, Dtype]:
     """The codec in our chain, and the type of its encoded items; `item` is that of its input."""
     name = codec["id"]
-    configuration = {key: value for key, value in codec.items() if key != "id"}
-    if (registered := name if name in PACKAGES else f"numcodecs.{name}") in PACKAGES:
-        from ..codecs.registry import compile_bytes_codec
+    facts = facts_in_v2(name)
+    if facts is None:
+        raise _unknown(codec)
+    spec = CodecSpec(facts.name, {key: value for key, value in codec.items() if key != "id"})
+    if facts.package is not None or (name == "lzma" and codec.get("format") == _RAW_LZMA):
+        # Its package may be missing; a raw stream's filters come from the document, and may be invalid.
+        compile_bytes_codec(spec, item)
+    problems: list[ZarrstackError] = []
+    encoded = _encoded_item(codec, item, facts, problems)
+    if problems:
+        raise problems[0]
+    return registered(spec, item.itemsize), encoded
 
-        spec = CodecSpec(registered, configuration)
-        compile_bytes_codec(spec, item)  # its package may be missing
-        return spec, np.dtype(np.uint8)
-    if name in FILTERS:
-        translate = _TRANSLATIONS.get(name)
-        if translate is not None:
-            return translate(configuration, item), np.dtype(np.uint8)
-        problems: list[ZarrstackError] = []
-        encoded = _encoded_item(codec, item, problems)
-        if problems:
-            raise problems[0]
-        return CodecSpec(f"numcodecs.{name}", configuration), encoded
+
+def _unknown(codec: JSONObject) -> UnsupportedError:
+    name = codec["id"]
     if name in OBJECT_CODECS:
-        raise UnsupportedError(
+        return UnsupportedError(
             f"the object codec {name!r} is applied to an array that has no objects",
             found=excerpt(codec),
             expected="an object codec first, in an array of objects",
         )
     if name.startswith("imagecodecs_"):
-        raise UnsupportedError(
+        return UnsupportedError(
             f"codec {name!r} of imagecodecs is not supported",
             found=excerpt(codec),
-            expected=", ".join(sorted(IMAGECODECS)),
+            expected=", ".join(sorted(each for each in TABLE if each.startswith("imagecodecs_"))),
             advice="Write the array again with zarr-python 2 and another codec, or exclude it.",
         )
-    raise UnsupportedError(f"unknown codec {name!r}", found=excerpt(codec))
+    return UnsupportedError(f"unknown codec {name!r}", found=excerpt(codec))
 
 
-def _encoded_item(codec: JSONObject, item: Dtype, problems: list[ZarrstackError]) -> Dtype:
+def _encoded_item(codec: JSONObject, item: Dtype, facts: CodecFacts, problems: list[ZarrstackError]) -> Dtype:
     """The type of a filter's encoded items (numcodecs 0.16.6, `encode` of each filter)."""
-    match codec["id"]:
-        case "delta" | "fixedscaleoffset" | "quantize":
-            stated = _item_of(codec, "dtype", item, problems)
-            _check_fit(codec, "dtype", stated, item, problems)
-            return _item_of(codec, "astype", stated, problems)
-        case "categorize":
-            return _item_of(codec, "astype", np.dtype("u1"), problems)
-        case "astype":
-            _check_fit(codec, "decode_dtype", _item_of(codec, "decode_dtype", item, problems), item, problems)
-            return _item_of(codec, "encode_dtype", item, problems)
-        case "bitround":
-            return item
-    return np.dtype(np.uint8)
+    items = facts.items
+    if items is None:
+        return np.dtype(np.uint8)
+    stated = item
+    if items.decoded is not None and items.otherwise is None:
+        stated = _item_of(codec, items.decoded, item, problems)
+        _check_fit(codec, items.decoded, stated, item, problems)
+    default = stated if items.otherwise is None else np.dtype(items.otherwise)
+    return default if items.encoded is None else _item_of(codec, items.encoded, default, problems)
 
 
 def _check_fit(
@@ -277,52 +253,3 @@ def _item_of(codec: JSONObject, member: str, default: Dtype, problems: list[Zarr
     except ZarrstackError as error:
         problems.append(type(error).of(error.problem, before=f"{codec['id']}: {member}: "))
         return default
-
-
-def _blosc(configuration: Mapping[str, JSON], item: Dtype) -> CodecSpec:
-    size = configuration.get("typesize") or item.itemsize
-    return CodecSpec(
-        "blosc",
-        {
-            "cname": configuration.get("cname", "lz4"),
-            "clevel": configuration.get("clevel", 5),
-            "shuffle": blosc_shuffle(configuration.get("shuffle", 1), item.itemsize),
-            "typesize": size if 0 < size <= _MAX_TYPESIZE else 1,
-            "blocksize": configuration.get("blocksize", 0),
-        },
-    )
-
-
-def _zstd(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
-    level, checksum = configuration.get("level", 0), configuration.get("checksum", False)
-    return CodecSpec("zstd", {"level": level, "checksum": checksum})
-
-
-def _gzip(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
-    return CodecSpec("gzip", {"level": gzip_level(configuration.get("level", 1))})
-
-
-def _lzma(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
-    spec = CodecSpec("numcodecs.lzma", configuration)
-    if configuration.get("format") == _RAW_LZMA:
-        from ..codecs.registry import compile_bytes_codec
-
-        compile_bytes_codec(spec)  # a raw stream's filters come from the document, and may be invalid
-    return spec
-
-
-def _crc32c(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
-    # v3's is at the end, and so is numcodecs' by default (0.16.6).
-    if configuration.get("location") == "start":
-        return CodecSpec("numcodecs.crc32c", configuration)
-    return CodecSpec("crc32c")
-
-
-_TRANSLATIONS: Final[Mapping[str, Callable[[Mapping[str, JSON], Dtype], CodecSpec]]] = {
-    "blosc": _blosc,
-    "zstd": _zstd,
-    "gzip": _gzip,
-    "lzma": _lzma,
-    "crc32c": _crc32c,
-}
-"""Codecs that v3 has itself, or whose configuration is not validated elsewhere."""

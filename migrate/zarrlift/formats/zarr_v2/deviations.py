@@ -19,6 +19,7 @@ import numpy as np
 from zarrstack.core.errors import Problem, Severity
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 
+from ...core.codec_table import OBJECT_CODECS
 from ...core.data_types.fill_forms import fill_form, from_base64, to_base64
 from ...core.data_types.v2 import v2_fill_to_scalar
 
@@ -150,7 +151,8 @@ def _object_codec(document: Mapping[str, JSON], dtype: Dtype | None) -> JSON:
 def zero_object(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
     """Replace the fill value 0 of an array of text or bytes objects."""
     fill = document.get("fill_value")
-    named = _object_codec(document, dtype) in ("vlen-utf8", "vlen-bytes", "categorize")
+    facts = OBJECT_CODECS.get(str(_object_codec(document, dtype)))
+    named = facts is not None and facts.objects in ("text", "bytes", "labels")
     return {"fill_value": ""} if named and type(fill) is int and fill == 0 else {}
 
 

@@ -18,11 +18,11 @@ from packaging.version import Version
 from tests.support.reader_cases import LITTLE, Case, all_cases, blosc, codec, features_of, same
 from tests.support.readers import READERS
 
-from zarrlift.core.chain.array_filters import ARRAY_FILTERS
-from zarrlift.core.chain.chain import ARRAY_TO_BYTES, Chain
+from zarrlift.core.chain.chain import Chain
 from zarrlift.core.chain.codec_limits import limits_problem, within_limits
 from zarrlift.core.chain.reader_table import EVERY_COPY, codecs, data_types, features, head_features, reading
 from zarrlift.core.codec_spec import CodecSpec
+from zarrlift.core.codec_table import ARRAY_FILTERS, ARRAY_TO_BYTES
 from zarrstack.core.errors import MetadataError, UnsupportedError
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

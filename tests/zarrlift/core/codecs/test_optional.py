@@ -24,18 +24,21 @@ from hypothesis import strategies as st
 from tests.support.optional_archives import optional, seen_by_zarr2, tiff
 
 from zarrlift.core.chain.chain import Chain
-from zarrlift.core.chain.optional_codecs import IMAGECODECS, PACKAGES
 from zarrlift.core.codec_spec import CodecSpec
-from zarrlift.core.codecs import optional as optional_module
-from zarrlift.core.codecs import tiff_directories, zstd
+from zarrlift.core.codec_table import TABLE
+from zarrlift.core.codecs import registry, tiff_directories, zstd
 from zarrlift.core.codecs.base import Size
 from zarrlift.core.codecs.pipeline import Pipeline
-from zarrlift.core.codecs.registry import BYTES_CODECS, compile_bytes_codec
+from zarrlift.core.codecs.registry import compile_bytes_codec
 from zarrlift.core.codecs.tiff_directories import DEPTHS, TILE_LENGTH, TILE_WIDTH, tiff_bytes
 from zarrlift.core.codecs.zstd import Zstd
 from zarrlift.core.zarr_v2.chain import read_chain
 from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError
 
+PACKAGES = {
+    name: row.package for name, row in TABLE.items() if row.extra == "codecs" and row.role == "compressor"
+}
+IMAGECODECS = {name for name, package in PACKAGES.items() if package == "imagecodecs"}
 REFUSED = {"images/jpegxr_u2"}
 TIFF = sorted(f"tiff/{path}" for path in seen_by_zarr2(tiff)["codecs.zarr"])
 ARRAYS = sorted(seen_by_zarr2()["codecs.zarr"].keys() - REFUSED)
@@ -213,7 +216,6 @@ def test_a_payload_larger_than_its_chunk_takes_no_memory_for_it() -> None:
 
 
 def test_every_name_has_a_codec() -> None:
-    assert PACKAGES.keys() <= BYTES_CODECS.keys()
     for name in PACKAGES:
         spec = CodecSpec(name, {"header": True} if name in ("imagecodecs_zfp", "imagecodecs_lz4") else {})
         codec = compile_bytes_codec(spec, np.dtype("<f4"))
@@ -226,9 +228,7 @@ def test_without_its_package_a_codec_is_refused_by_the_package(
     name: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec
-    monkeypatch.setattr(
-        optional_module, "find_spec", lambda wanted: None if wanted == package else find(wanted)
-    )
+    monkeypatch.setattr(registry, "find_spec", lambda wanted: None if wanted == package else find(wanted))
     document = {
         "shape": [4], "dtype": "<f4", "order": "C", "filters": None,
         "compressor": {"id": name.removeprefix("numcodecs."), "header": True} if "image" in name

@@ -1,0 +1,346 @@
+"""The table of codecs: one row each, with every fact that is not a matter of code.
+
+Names without a prefix are those of the Zarr v3 specification and of zarr-extensions; `numcodecs.*` are
+zarr-python's names for the codecs of numcodecs, with numcodecs' configuration without its `id`. `lz4_block`
+and `lz4_bare` are this project's, for N5; `numpy_bytes` is for types that v2 can express and v3 cannot, and
+`numcodecs.object-categorize` for `categorize` as the first filter of an object array. `hdmf-zarr.objects` is
+for NWB. None of these five is ever written.
+
+A codec without a row that an installed package registers with numcodecs, by an entry point, is decoded by it
+(`facts_of`): zarr-python 2 opens such an archive without an import.
+
+Sources: numcodecs 0.16.6, whose configurations the members are; imagecodecs 2024.12.30 and 2026.3.6
+(`imagecodecs/numcodecs.py`); the registers https://zarr-specs.readthedocs.io/en/latest/v3/ and
+https://github.com/zarr-developers/zarr-extensions (listing of 2026-07-14). Who reads a codec was observed by
+`tests/end_to_end/test_reader_table.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any, Final
+
+from .codec_facts import (
+    Choice,
+    CodecFacts,
+    Dtype,
+    Flag,
+    Integer,
+    Items,
+    Kind,
+    Like,
+    Member,
+    Number,
+    Objects,
+    Readers,
+    Role,
+)
+from .codec_members import (
+    BLOSC,
+    C_INT,
+    GZIP_LEVEL,
+    HDMF,
+    JSON2,
+    LABELS,
+    LOCATION,
+    LZMA,
+    PCODEC,
+    TYPES,
+    ZFPY,
+    ZSTD,
+    and_four,
+    as_blosc,
+    as_crc32c,
+    as_gzip,
+    as_zstd,
+    base64_size,
+    packed_bits,
+    same_size,
+    words,
+)
+from .codec_spec import CodecSpec
+
+READERS: Final = ("zarr-python", "tensorstore", "zarrs", "xarray", "zarrita", "neuroglancer", "gdal")
+
+_BY_PYTHON: Final = Readers(None, "tensorstore zarrs zarrita neuroglancer gdal")
+_BY_PYTHON_ZARRS: Final = Readers(None, "tensorstore zarrita neuroglancer gdal")
+_BY_PYTHON_ZARRITA: Final = Readers(None, "tensorstore zarrs neuroglancer gdal")
+_BY_MOST: Final = Readers(None, "tensorstore neuroglancer gdal")
+_BY_NONE: Final = Readers(None, " ".join(READERS))
+
+# ----- rows of one kind
+
+
+def _serializer(
+    name: str, made_by: str | None, *, members: Mapping[str, Member] | None, readers: Readers | None,
+    v2_id: str | None, objects: Objects | None, bound: Callable[[int], int] | None,
+    package: str | None, aliases: tuple[str, ...] = (),
+) -> CodecFacts:  # fmt: skip
+    return CodecFacts(
+        name=name, aliases=aliases, kind="serializer", role="items", v2_id=v2_id, n5_type=None,
+        made_by=made_by, parameters={}, members=members, items=None, bound=bound, lossy=False,
+        objects=objects, package=package, extra=package and "codecs", like=None, readers=readers,
+    )  # fmt: skip
+
+
+def _filter(
+    v2_id: str, kind: Kind, *, members: Mapping[str, Member], items: Items | None, lossy: bool,
+    readers: Readers, bound: Callable[[int], int] | None, aliases: tuple[str, ...] = (),
+    role: Role = "filter",
+) -> CodecFacts:  # fmt: skip
+    return CodecFacts(
+        name=f"numcodecs.{v2_id}", aliases=aliases, kind=kind, role=role, v2_id=v2_id, n5_type=None,
+        made_by=".from_numcodecs:FromNumcodecs", parameters={}, members=members, items=items, bound=bound,
+        lossy=lossy, objects=None, package=None, extra=None, like=None, readers=readers,
+    )  # fmt: skip
+
+
+def _checksum(
+    name: str, function: str, *, at_start: bool, seed: int, members: Mapping[str, Member], like: Like | None,
+    v2_id: str | None, readers: Readers,
+) -> CodecFacts:  # fmt: skip
+    return CodecFacts(
+        name=name, aliases=(), kind="bytes", role="checksum", v2_id=v2_id, n5_type=None,
+        made_by=".checksums:Checksum", members=members, items=None, bound=and_four, lossy=False,
+        parameters={"function": function, "at_start": at_start, "seed": seed},
+        objects=None, package=None, extra=None, like=like, readers=readers,
+    )  # fmt: skip
+
+
+def _compressor(
+    name: str, made_by: str, *, members: Mapping[str, Member] | None, readers: Readers | None,
+    v2_id: str | None, n5_type: str | None, like: Like | None = None, kind: Kind = "bytes",
+    package: str | None = None, extra: str | None = None, parameters: Mapping[str, Any] | None = None,
+) -> CodecFacts:  # fmt: skip
+    return CodecFacts(
+        name=name, aliases=(), kind=kind, role="compressor", v2_id=v2_id, n5_type=n5_type, made_by=made_by,
+        parameters=parameters or {}, members=members, items=None, bound=None, lossy=False, objects=None,
+        package=package, extra=extra, like=like, readers=readers,
+    )  # fmt: skip
+
+
+def _imagecodec(
+    name: str, arguments: Mapping[str, str], image_end: bytes | None, made_by: str = ".images:ImageCodec"
+) -> CodecFacts:
+    """`arguments` of the decoder -> members; an image ends with `image_end`, None for other payloads."""
+    return _compressor(
+        f"imagecodecs_{name}", made_by, members=None, readers=None, v2_id=f"imagecodecs_{name}", n5_type=None,
+        package="imagecodecs", extra="codecs", parameters={"arguments": arguments, "image_end": image_end},
+    )  # fmt: skip
+
+
+def _frame(name: str, kind: Kind, readers: Readers, members: Mapping[str, Member] | None) -> CodecFacts:
+    return CodecFacts(
+        name=name, aliases=(), kind=kind, role="frame", v2_id=None, n5_type=None, made_by=None, parameters={},
+        members=members, items=None, bound=same_size if kind == "transpose" else None, lossy=False,
+        objects=None, package=None, extra=None, like=None, readers=readers,
+    )  # fmt: skip
+
+
+# ----- the table
+
+# fmt: off
+_ROWS: Final = (
+    # `endian` was the name of `bytes` in drafts of 2023; zarr-python and zarrs still read it.
+    _serializer("bytes", ".fixed:Bytes", v2_id=None, objects=None, bound=same_size, package=None,
+        aliases=("endian",),
+        members={"endian": Choice(None, values=words("little", "big"), everywhere=("little", "big"))},
+        readers=Readers("core", "")),
+    _frame("transpose", "transpose", Readers("core", ""), {"order": Member()}),
+    _compressor("gzip", ".deflate:Gzip", v2_id=None, n5_type="gzip", members={"level": GZIP_LEVEL},
+        readers=Readers("core", "")),
+    _compressor("blosc", ".blosc:Blosc", v2_id=None, n5_type="blosc", members=BLOSC,
+        readers=Readers("core", "")),
+    _compressor("zstd", ".zstd:Zstd", v2_id=None, n5_type="zstd", members=ZSTD,
+        readers=Readers("zarr-extensions", "")),
+    _checksum("crc32c", "zarrstack.core.crc32c:crc32c", at_start=False, seed=0, v2_id=None, members={},
+        like=None, readers=Readers("core", "gdal")),
+    _frame("sharding_indexed", "serializer", Readers("core", "gdal"), None),
+    _serializer("vlen-utf8", ".vlen:VlenUtf8", v2_id="vlen-utf8", objects="text", bound=None, package=None,
+        members={}, readers=Readers("zarr-extensions", _BY_MOST.refused_by)),
+    _serializer("vlen-bytes", ".vlen:VlenBytes", v2_id="vlen-bytes", objects="bytes", bound=None,
+        package=None, members={}, readers=Readers("zarr-extensions", _BY_PYTHON_ZARRS.refused_by)),
+    _compressor("numcodecs.zlib", ".deflate:Zlib", v2_id="zlib", n5_type="gzip with useZlib",
+        members={"level": Integer(low=-1, high=9, default=1)}, readers=_BY_MOST),
+    # zarr-python omits `elementsize` in v3 if it is the item size; Zarr v2 always has one.
+    _filter("shuffle", "bytes", items=None, bound=same_size, lossy=False, readers=_BY_MOST,
+        members={"elementsize": Integer(low=0, high=C_INT, default=None, of_item=4)}),
+    _compressor("numcodecs.gzip", ".deflate:Gzip", v2_id="gzip", n5_type=None, like=Like("gzip", as_gzip),
+        members={"level": GZIP_LEVEL}, readers=_BY_PYTHON_ZARRITA),
+    _compressor("numcodecs.lz4", ".lz4:Lz4", v2_id="lz4", n5_type="lz4",
+        members={"acceleration": Integer(low=-C_INT - 1, high=C_INT, default=1)}, readers=_BY_PYTHON_ZARRITA),
+    _compressor("numcodecs.zstd", ".zstd:Zstd", v2_id="zstd", n5_type=None, like=Like("zstd", as_zstd),
+        members=ZSTD, readers=_BY_PYTHON_ZARRITA),
+    _compressor("numcodecs.blosc", ".blosc:Blosc", v2_id="blosc", n5_type=None, like=Like("blosc", as_blosc),
+        members=BLOSC, readers=_BY_PYTHON_ZARRITA),
+    # the first value, then differences
+    _filter("delta", "array", members=TYPES, items=Items("dtype", "astype", None), bound=None, lossy=True,
+        readers=_BY_PYTHON_ZARRITA),
+    # low mantissa bits set to zero; `bitround` is the registered name, which zarrs writes. zarr-python 3.4.2
+    # does not know it; both read `numcodecs.bitround`.
+    _filter("bitround", "array", members={"keepbits": Integer(low=0, high=1 << 16)},
+        items=Items(None, None, None), bound=same_size, lossy=True, readers=_BY_PYTHON_ZARRITA,
+        aliases=("bitround",)),
+    _compressor("numcodecs.bz2", ".streams:Bz2", v2_id="bz2", n5_type="bzip2",
+        members={"level": Integer(low=1, high=9, default=1)}, readers=_BY_PYTHON_ZARRS),
+    # stored as (value - offset) * scale, rounded to a whole number
+    _filter("fixedscaleoffset", "array", members={"offset": Number(), "scale": Number(), **TYPES},
+        items=Items("dtype", "astype", None), bound=None, lossy=True, readers=_BY_PYTHON_ZARRS),
+    _compressor("numcodecs.lzma", ".streams:Lzma", v2_id="lzma", n5_type="xz", members=LZMA,
+        readers=_BY_PYTHON),
+    *(
+        _checksum(f"numcodecs.{v2_id}", function, at_start=at_start, seed=seed, v2_id=v2_id, like=like,
+            members=members, readers=_BY_PYTHON)
+        for v2_id, function, at_start, seed, members, like in (
+            ("crc32", "zlib:crc32", True, 0, LOCATION, None),
+            ("crc32c", "zarrstack.core.crc32c:crc32c", False, 0, LOCATION, Like("crc32c", as_crc32c)),
+            ("adler32", "zlib:adler32", True, 1, LOCATION, None),
+            ("fletcher32", ".checksums:fletcher32", False, 0, {}, None),
+            ("jenkins_lookup3", ".checksums:jenkins_lookup3", False, 0,
+                {"initval": Integer(low=0, high=(1 << 32) - 1, default=0), "prefix": Member(None)}, None),
+        )
+    ),
+    _filter("astype", "array", members={"encode_dtype": Dtype(), "decode_dtype": Dtype(of_item=True)},
+        items=Items("decode_dtype", "encode_dtype", None), bound=None, lossy=True, readers=_BY_PYTHON),
+    # rounded to decimal digits, stored as floats
+    _filter("quantize", "array", members={"digits": Number(), **TYPES}, items=Items("dtype", "astype", None),
+        bound=None, lossy=True, readers=_BY_PYTHON),
+    # a count of padding bits, then eight booleans per byte, the highest bit first
+    _filter("packbits", "array", members={}, items=Items(None, None, "|u1"), bound=packed_bits, lossy=True,
+        readers=_BY_PYTHON),
+    _serializer("numpy_bytes", ".fixed:NumpyBytes", v2_id=None, objects=None, bound=same_size, package=None,
+        members={"dtype": Member()}, readers=_BY_NONE),
+    _compressor("lz4_block", ".lz4:Lz4Block", v2_id=None, n5_type="lz4", package="xxhash", extra="n5",
+        members={"blockSize": Integer(low=64, high=1 << 25, default=1 << 16)}, readers=_BY_NONE),
+    _compressor("lz4_bare", ".lz4:Lz4Bare", v2_id=None, n5_type="lz4", members={}, readers=_BY_NONE),
+    _serializer("numcodecs.msgpack2", ".objects:MsgPack2", v2_id="msgpack2", objects="document", bound=None,
+        members={name: Flag(False) for name in ("use_single_float", "use_bin_type", "raw")},
+        package="msgpack", readers=_BY_NONE),
+    _serializer("numcodecs.vlen-array", ".vlen:VlenArray", v2_id="vlen-array", objects="arrays", bound=None,
+        members={"dtype": Dtype()}, package=None, readers=_BY_NONE),
+    _serializer("numcodecs.pickle", ".objects:Pickle", v2_id="pickle", objects="pickle", bound=None,
+        package=None, members={"protocol": Integer(low=-1, high=5, default=4)}, readers=_BY_NONE),
+    _filter("base64", "bytes", role="encoding", members={}, items=None, bound=base64_size, lossy=False,
+        readers=_BY_NONE),
+    # strings as the numbers of labels from 1; 0, and any number without a label, is the empty string
+    _filter("categorize", "array", members=LABELS, items=Items("dtype", "astype", "|u1"), bound=None,
+        lossy=True, readers=_BY_NONE),
+    _serializer("numcodecs.object-categorize", ".from_numcodecs:ObjectCategorize", v2_id="categorize",
+        objects="labels",
+        members={**LABELS, "dtype": Choice(None, values=words("|O", "O", "object"))},
+        bound=None, package=None, readers=_BY_NONE),
+    _frame("n5_default", "serializer", Readers("zarr-extensions", _BY_NONE.refused_by), None),
+    _serializer("numcodecs.json2", ".objects:Json2", v2_id="json2", objects="document", bound=None,
+        members=JSON2, package=None,
+        readers=Readers(None, "zarr-python tensorstore zarrs xarray neuroglancer gdal")),
+    _serializer("hdmf-zarr.objects", ".hdmf:HdmfObjects", v2_id=None, objects="hdmf", bound=None,
+        package=None, members=HDMF, readers=None),
+    # zarr-python 3 reads both in place of `bytes`, if their package is installed: observed with zarr-python
+    # 3.1.6 and 3.4.2, zfpy 1.0.1 and pcodec 1.1.0; no register lists them, and tensorstore 0.1.86 does not
+    # know them.
+    _compressor("numcodecs.pcodec", ".optional:PCodec", kind="numbers", v2_id="pcodec", n5_type=None,
+        members=PCODEC, package="pcodec", extra="codecs", readers=None),
+    _compressor("numcodecs.zfpy", ".optional:Zfpy", kind="numbers", v2_id="zfpy", n5_type=None, members=ZFPY,
+        package="zfpy", extra="codecs", readers=None),
+    _imagecodec("jpeg", {"colorspace": "colorspace_jpeg", "outcolorspace": "colorspace_data"}, b"\xff\xd9"),
+    _imagecodec("jpeg2k", {"planar": "planar"}, b"\xff\xd9"),
+    _imagecodec("jpegls", {}, b"\xff\xd9"),
+    _imagecodec("jpegxl", {"index": "index", "keeporientation": "keeporientation"}, b""),
+    _imagecodec("lerc", {}, b""),
+    _imagecodec("png", {}, b"IEND"),
+    # tifffile writes it into references to TIFF files; imagecodecs encodes it since 2026.
+    _imagecodec("tiff", {"index": "index"}, b""),
+    _imagecodec("webp", {"hasalpha": "hasalpha"}, b""),
+    _imagecodec("zfp", {}, None, ".optional:ImagecodecsZfp"),
+    _imagecodec("deflate", {"raw": "raw"}, None),
+    _imagecodec("delta", {"axis": "axis", "dist": "dist"}, None),
+    _imagecodec("lz4", {"header": "header"}, None),
+    *(
+        _imagecodec(name, {}, None)
+        for name in (
+            "blosc", "blosc2", "brotli", "bz2", "lz4f", "lzf", "lzfse", "lzma", "lzw", "packbits", "snappy",
+            "zlib", "zlibng", "zopfli", "zstd",
+        )
+    ),
+)
+# fmt: on
+
+TABLE: Final[Mapping[str, CodecFacts]] = MappingProxyType({row.name: row for row in _ROWS})
+"""Name in chains -> row. JPEG XR has none: its decoder ends the process on some damaged chunks (imagecodecs
+2026.3.6 and 2026.10.10).
+"""
+ALIASES: Final[Mapping[str, str]] = MappingProxyType(
+    {alias: row.name for row in _ROWS for alias in row.aliases}
+)
+"""Name in documents of others -> name in chains."""
+OBJECT_CODECS: Final[Mapping[str, CodecFacts]] = MappingProxyType(
+    {row.v2_id: row for row in _ROWS if row.v2_id and row.kind == "serializer"}
+)
+"""`id` in Zarr v2 of a codec that an array of objects has as its first filter -> row."""
+_V2: Final[Mapping[str, CodecFacts]] = MappingProxyType(
+    {row.v2_id: row for row in _ROWS if row.v2_id and row.kind != "serializer"}
+)
+"""`id` in Zarr v2 of a codec from buffer to buffer -> row."""
+
+ARRAY_FILTERS: Final = frozenset(row.name for row in _ROWS if row.kind == "array")
+"""numcodecs' filters that zarr-python 3 lists before the array-to-bytes codec."""
+ARRAY_TO_BYTES: Final = frozenset(row.name for row in _ROWS if row.kind == "serializer")
+NUMBERS: Final = frozenset(row.name for row in _ROWS if row.kind == "numbers")
+"""Codecs that zarr-python 3 reads in place of `bytes`."""
+
+
+def facts_of(name: str) -> CodecFacts | None:
+    """The row of a codec, or that of a codec that an installed package registers with numcodecs."""
+    row = TABLE.get(name)
+    if row is None and name.startswith("numcodecs."):
+        return _installed(name.removeprefix("numcodecs."))
+    return row
+
+
+def facts_in_v2(v2_id: str) -> CodecFacts | None:
+    """`facts_of` for the `id` of a buffer-to-buffer codec in Zarr v2."""
+    return _V2.get(v2_id) or _installed(v2_id)
+
+
+def role_of(name: str) -> Role | None:
+    """The role of a codec; None for an unknown one."""
+    facts = facts_of(name)
+    return None if facts is None else facts.role
+
+
+def is_registered(name: str) -> bool:
+    """Whether a codec is in the core specification or in zarr-extensions."""
+    facts = TABLE.get(name)
+    return facts is not None and facts.readers is not None and facts.readers.register is not None
+
+
+def require_facts(name: str) -> CodecFacts:
+    """`facts_of` for a name that has a row."""
+    facts = facts_of(name)
+    assert facts is not None, name
+    return facts
+
+
+def registered(spec: CodecSpec, itemsize: int) -> CodecSpec:
+    """The registered codec of the same bytes and values, for items of a size; otherwise the codec itself."""
+    facts = facts_of(spec.name)
+    if facts is None or facts.like is None:
+        return spec
+    configuration = facts.like.configuration(spec.configuration, itemsize)
+    return spec if configuration is None else CodecSpec(facts.like.name, configuration)
+
+
+@cache
+def _installed(v2_id: str) -> CodecFacts | None:
+    """A row for a codec of which only an entry point is known; see `FromNumcodecs` for what this means."""
+    point = next(iter(entry_points(group="numcodecs.codecs", name=v2_id)), None)
+    if point is None or v2_id.startswith("imagecodecs_"):
+        return None
+    return CodecFacts(
+        name=f"numcodecs.{v2_id}", aliases=(), kind="bytes", role="compressor", v2_id=v2_id, n5_type=None,
+        made_by=".from_numcodecs:FromNumcodecs", parameters={}, members=None, items=None, bound=None,
+        lossy=True, objects=None, package=point.module.partition(".")[0], extra=None, like=None, readers=None,
+    )  # fmt: skip
