@@ -27,7 +27,7 @@ import zarrlift
 ROOT = Path(__file__).parents[2]
 PROJECTS = {"zarrstack": ROOT / "transformers" / "pyproject.toml", "zarrlift": ROOT / "pyproject.toml"}
 WORKFLOWS = {path.stem: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
-NAMES_AT_CONDA = {"msgpack": "msgpack-python", "xxhash": "python-xxhash", "isal": "python-isal"}
+NAMES_AT_CONDA = {"isal": "python-isal"}
 SCHEMAS = {
     "CITATION.cff": "citation-file-format",
     ".readthedocs.yaml": "readthedocs",

@@ -32,6 +32,7 @@ from ..storage.open_storage import Place, open_storage
 from ..storage.remote.store_writer import writer_for
 from ..storage.writer import Writer
 from .functions import Modelled, show
+from .schemas import library
 from .model_storage import ModelStorage, consolidated, node_documents
 from .zom import Flat, flatten, format_of, is_group
 
@@ -123,9 +124,9 @@ def create(
 def metadata_problems(flat: Flat) -> Iterator[Problem]:
     """Every fault in the metadata of the nodes themselves, with its path.
 
-    v3 is checked by zarr-metadata. v2 is checked only for what its specification makes indispensable: a model
-    of an archive may lack members that old writers omit and readers tolerate. Data types and codecs must be
-    known to zarr-python or this project.
+    v3 is checked by zarr-metadata, of the extra `models`. v2 is checked only for what its specification makes
+    indispensable: a model of an archive may lack members that old writers omit and readers tolerate. Data
+    types and codecs must be known to zarr-python or this project.
     """
     faulty = set()
     by_text: dict[str, tuple[Problem, ...]] = {}
@@ -197,9 +198,8 @@ def _zarr_reads(node: JSONObject) -> bool:
 
 
 def _v3_faults(node: JSONObject) -> Iterator[tuple[str, str]]:
-    from zarr_metadata.model import read_node_metadata_v3
-
-    for problem in read_node_metadata_v3(node).problems:
+    reader = library("zarr_metadata.model", "creating a v3 hierarchy")
+    for problem in reader.read_node_metadata_v3(node).problems:
         yield "/".join(map(str, problem.loc)), problem.message
 
 

@@ -26,6 +26,7 @@ from .zom import MEMBERS, FormatNumber, is_group, nodes
 Open: TypeAlias = Literal["attributes", "chunks", "codecs", "fill_value", "keys", "members", "shape"]
 OPEN: Final[tuple[Open, ...]] = get_args(Open)
 """Parts of a hierarchy that a schema may leave open."""
+_NEEDED_FOR: Final = "a JSON Schema of models"
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "attributes": ("attributes",),
@@ -59,10 +60,8 @@ def format_schema(number: FormatNumber) -> JSONObject:
 
 
 def _of_v3() -> JSONObject:
-    from zarr_metadata.json_schema import node_metadata_json_schema_v3
-
-    written = node_metadata_json_schema_v3()
-    definitions: Any = dict(written["$defs"])  # type: ignore[arg-type]
+    written = library("zarr_metadata.json_schema", _NEEDED_FOR).node_metadata_json_schema_v3()
+    definitions: Any = dict(written["$defs"])
     array = definitions.pop("ZarrV3ArrayMetadataJSON")
     group = definitions.pop("ZarrV3GroupMetadataJSON")
     # Consolidated metadata is derived from a model and not part of it.
@@ -72,12 +71,9 @@ def _of_v3() -> JSONObject:
 
 
 def _of_v2() -> JSONObject:
-    from zarr_metadata.json_schema import json_schema
-    from zarr_metadata.v2.array import ZarrV2ArrayMetadataJSON
-    from zarr_metadata.v2.group import ZarrV2GroupMetadataJSON
-
-    array: Any = json_schema(ZarrV2ArrayMetadataJSON)
-    group: Any = json_schema(ZarrV2GroupMetadataJSON)
+    json_schema = library("zarr_metadata.json_schema", _NEEDED_FOR).json_schema
+    array: Any = json_schema(library("zarr_metadata.v2.array", _NEEDED_FOR).ZarrV2ArrayMetadataJSON)
+    group: Any = json_schema(library("zarr_metadata.v2.group", _NEEDED_FOR).ZarrV2GroupMetadataJSON)
     definitions = {**group.pop("$defs", {}), **array.pop("$defs", {})}
     for schema in (array, group):
         schema.pop("$schema")
@@ -190,7 +186,7 @@ def library(name: str, needed_for: str) -> ModuleType:
         raise UsageError(
             f"{needed_for} needs a package that is not installed",
             found=str(error),
-            advice="Install it: pip install jsonschema-rs pydantic-zarr.",
+            advice="Install it: pip install jsonschema-rs pydantic-zarr zarr-metadata (the extra models).",
         ) from None
 
 

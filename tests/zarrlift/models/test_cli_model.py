@@ -254,12 +254,16 @@ def test_other_commands_do_not_load_models():
 
 def test_show_needs_none_of_the_extra_packages():
     code = (
-        "import sys; sys.modules.update(dict.fromkeys(('jsonschema_rs', 'pydantic', 'pydantic_zarr')));"
+        "import sys;"
+        "sys.modules.update(dict.fromkeys(('jsonschema_rs', 'pydantic', 'pydantic_zarr', 'zarr_metadata')));"
         "from zarrlift import models;"
         f"m = models.show({OCEAN!r}); models.show(m, migrated=True); models.schema(m); models.diff(m, m);"
         f"assert models.validate(m, m.model) == ();"
         "import zarrstack.core.errors as e\n"
-        "for use in (lambda: models.validate(m, {'type': 'object'}), lambda: models.to_pydantic(m.model)):\n"
+        "v3 = models.show(m, migrated=True)\n"
+        "uses = [lambda: models.validate(m, {'type': 'object'}), lambda: models.to_pydantic(m.model)]\n"
+        "uses += [lambda: models.schema(zarr_format=3), lambda: models.create(v3.model, 'memory://x')]\n"
+        "for use in uses:\n"
         "    try: use()\n"
         "    except e.UsageError as error: assert 'pip install jsonschema-rs pydantic-zarr' in str(error)\n"
         "    else: raise SystemExit('it should have been told')\n"

@@ -1,23 +1,24 @@
 """Zarr v2 `order`, `filters` and `compressor` -> a codec chain in normal form.
 
 Facts: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#chunks and #filters; codec configurations are
-numcodecs' (`get_config`), validated by the strict reading as far as zarr-metadata knows them. Blosc's type
-size, as observed with numcodecs 0.16.6, is the item size of its input buffer: that of the last array filter,
-and 1 after any codec that returns bytes.
+numcodecs' (`get_config`), checked by the members in the table of codecs. Blosc's type size, as observed with
+numcodecs 0.16.6, is the item size of its input buffer: that of the last array filter, and 1 after any codec
+that returns bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.errors import MetadataError, UnsupportedError, ZarrstackError
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..chain.chain import Chain
-from ..codec_facts import CodecFacts
+from ..codec_facts import Choice, CodecFacts, Integer, wrong_member
 from ..codec_spec import CodecSpec
 from ..codec_table import OBJECT_CODECS, TABLE, facts_in_v2, registered
 from ..codecs.registry import compile_bytes_codec, require_package
@@ -30,12 +31,10 @@ _HOLDS: Final[Mapping[str, str]] = {"text": "string", "labels": "string", "bytes
 """Values of an object codec -> its decoded data type, unless that is any object."""
 _WHOLE: Final = frozenset("biumM")
 """Kinds whose values are integers in storage: booleans, integers and times."""
-_RAW_LZMA: Final = 3
-"""The number of lzma's raw format, `lzma.FORMAT_RAW`."""
 
 
 def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, list[ZarrstackError]]:
-    """Chain and data type of a document that has passed the strict reading.
+    """Chain and data type of a document without `codec_problems`.
 
     `document` has `order`, `filters`, `compressor`, `dtype` and `shape`. Problems of all codecs are returned;
     the chain is valid only if there are none. Raises UnsupportedError for a data type that v3 does not have.
@@ -70,14 +69,48 @@ def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, lis
     return chain, data_type, problems
 
 
-def unknown_codecs(document: JSONObject) -> list[ZarrstackError]:
-    """Problems of codecs that do not depend on the data type; for documents whose dtype is refused."""
-    codecs = [*(document["filters"] or ()), document["compressor"]]
-    return [
-        UnsupportedError(f"unknown codec {codec['id']!r}", found=excerpt(codec))
-        for codec in codecs
-        if codec is not None and codec["id"] not in OBJECT_CODECS and facts_in_v2(codec["id"]) is None
-    ]
+def codec_problems(document: JSONObject) -> Iterator[Problem]:
+    """What is wrong with `filters` and `compressor` themselves, whatever the data type."""
+    filters, compressor = document.get("filters"), document.get("compressor")
+    if filters is not None and not isinstance(filters, list):
+        yield bad_member(
+            "filters is not a list", found=excerpt(filters), expected="a list of codecs, or null"
+        )
+    codecs = [(f"filters[{i}]", item) for i, item in enumerate(filters if isinstance(filters, list) else ())]
+    for place, codec in [*codecs, *([] if compressor is None else [("compressor", compressor)])]:
+        if not isinstance(codec, dict) or not isinstance(codec.get("id"), str):
+            yield bad_member(f"{place} is not a codec", found=excerpt(codec), expected='{"id": ..., ...}')
+            continue
+        is_object = place == "filters[0]" and document.get("dtype") == "|O"
+        facts = OBJECT_CODECS.get(codec["id"]) if is_object else None
+        facts = facts or facts_in_v2(codec["id"]) or OBJECT_CODECS.get(codec["id"])
+        try:
+            if facts is None:
+                raise _unknown(codec)
+            _read_members(facts, codec)
+        except ZarrstackError as error:
+            yield type(error).of(error.problem, before=f"{place}: ").problem
+
+
+def _read_members(facts: CodecFacts, codec: JSONObject) -> None:
+    """Raise MetadataError for a member that numcodecs does not accept, such as a level of 5.0 or null."""
+    spec = replace(_spec(facts, codec), name=codec["id"])
+    if facts.members is not None:
+        facts.read(spec)
+        for name, value in spec.configuration.items():
+            member = facts.members[name]
+            is_float = isinstance(member, Integer | Choice) and isinstance(value, float)
+            if is_float or (value is None and member.default is not None):
+                raise wrong_member(spec, name, member.expected)
+
+
+def _spec(facts: CodecFacts, codec: JSONObject) -> CodecSpec:
+    return CodecSpec(facts.name, {name: value for name, value in codec.items() if name != "id"})
+
+
+def bad_member(message: str, **fields: Any) -> Problem:
+    """The problem of a member of a `.zarray`."""
+    return Problem(kind="metadata", message=message, **fields)
 
 
 # ----- array to bytes
@@ -139,7 +172,6 @@ def _object_head(
             [UnsupportedError("an array of objects without an object codec", found=found, expected=expected)],
         )
     facts = OBJECT_CODECS[codec["id"]]
-    configuration = {key: value for key, value in codec.items() if key != "id"}
     problems: list[ZarrstackError] = []
     if facts.objects == "document" and transposed:
         # zarr-python 2.18 and 3.1.6 flatten the items in C order and reshape them in F order: they do not
@@ -151,15 +183,7 @@ def _object_head(
                 expected='"order": "C"',
             )
         )
-    if facts.objects == "labels":
-        labels = configuration.get("labels")
-        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-            problems.append(
-                UnsupportedError(
-                    "categorize with labels that are not text", found=excerpt(labels), expected="strings"
-                )
-            )
-    spec = CodecSpec(facts.name, configuration)
+    spec = _spec(facts, codec)
     try:
         require_package(facts, spec)
     except UnsupportedError as error:
@@ -176,9 +200,9 @@ def _filter(codec: JSONObject, item: Dtype) -> tuple[CodecSpec, Dtype]:
     facts = facts_in_v2(name)
     if facts is None:
         raise _unknown(codec)
-    spec = CodecSpec(facts.name, {key: value for key, value in codec.items() if key != "id"})
-    if facts.package is not None or (name == "lzma" and codec.get("format") == _RAW_LZMA):
-        # Its package may be missing; a raw stream's filters come from the document, and may be invalid.
+    spec = _spec(facts, codec)
+    if facts.package is not None or name == "lzma":
+        # Its package may be missing, or the filters that the document gives to lzma be invalid.
         compile_bytes_codec(spec, item)
     problems: list[ZarrstackError] = []
     encoded = _encoded_item(codec, item, facts, problems)

@@ -6,7 +6,7 @@ Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -23,9 +23,8 @@ from ...core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar, v2_object_f
 from ...core.data_types.v3 import DataType, fill_to_json, zero_fill
 from ...core.grid.chunk_keys import ChunkKeys
 from ...core.problems import any_refusal
-from ...core.zarr_v2.chain import is_beyond_v3, read_chain, unknown_codecs
+from ...core.zarr_v2.chain import bad_member, codec_problems, is_beyond_v3, read_chain
 from .deviations import DEVIATIONS, DTYPE_DEVIATIONS, ZERO_FOR_TEXT, undo
-from .fast_path import plainly_right
 
 MEMBERS: Final = frozenset(
     {
@@ -115,7 +114,7 @@ def _grid(
         return shape, chunks, problems
     if len(shape) != len(chunks):
         problems.append(
-            _problem(
+            bad_member(
                 "chunks and shape have different numbers of axes",
                 found=f"shape {excerpt(shape)}, chunks {excerpt(chunks)}",
                 expected="one chunk length per axis",
@@ -124,29 +123,31 @@ def _grid(
         return shape, None, problems
     if any(c == 0 and n > 0 for n, c in zip(shape, chunks, strict=True)):
         problems.append(
-            _problem("a chunk has length 0", found=excerpt(chunks), expected="lengths of 1 and more")
+            bad_member("a chunk has length 0", found=excerpt(chunks), expected="lengths of 1 and more")
         )
     return shape, chunks, problems
 
 
 def _lengths(document: JSONObject, name: str, problems: list[Problem]) -> tuple[int, ...] | None:
     if name not in document:
-        problems.append(_problem(f"{name} is missing"))
+        problems.append(bad_member(f"{name} is missing"))
         return None
     value = document[name]
     expected = "a list of non-negative integers"
     if not isinstance(value, list) or not all(type(n) is int for n in value) or any(n < 0 for n in value):
-        problems.append(_problem(f"{name} is not a list of lengths", found=excerpt(value), expected=expected))
+        problems.append(
+            bad_member(f"{name} is not a list of lengths", found=excerpt(value), expected=expected)
+        )
         return None
     if len(value) > _MAX_AXES:
         problems.append(
-            _problem(f"{name} has too many axes", found=str(len(value)), expected=f"{_MAX_AXES} at most")
+            bad_member(f"{name} has too many axes", found=str(len(value)), expected=f"{_MAX_AXES} at most")
         )
         return None
     # A length of 0 makes the product 0, regardless of the others.
     if max(value, default=0) > _MAX_ELEMENTS or math.prod(n or 1 for n in value) > _MAX_ELEMENTS:
         problems.append(
-            _problem(f"{name} has too many elements", found=excerpt(value), expected="fewer than 2^63")
+            bad_member(f"{name} has too many elements", found=excerpt(value), expected="fewer than 2^63")
         )
         return None
     return tuple(value)
@@ -163,7 +164,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> V2Array:
     }
     if extra:
         problems.append(
-            _problem(
+            bad_member(
                 "members that the specification does not define are preserved",
                 severity="note",
                 found=excerpt(sorted(extra)),
@@ -176,7 +177,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> V2Array:
     problems.extend(row.problem for row in (*rows, *more))
     # Shape and chunks are checked elsewhere, so that equal documents are equal here.
     document = {**document, "shape": [1] * (ndim or 0), "chunks": [1] * (ndim or 0)}
-    strict = [] if plainly_right(document) else strict_problems(document, known_dtype=dtype is not None)
+    strict = list(strict_problems(document, dtype))
     problems.extend(strict)
     declared = document.get("dimension_separator")
     described = V2Array(
@@ -185,14 +186,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> V2Array:
         fill_is_zero=any(row.name == ZERO_FOR_TEXT for row in more),
         problems=tuple(problems),
     )
-    if strict:
-        return described
-    if dtype is None:
-        # The codecs can still be checked.
-        return replace(
-            described, problems=(*problems, *(error.problem for error in unknown_codecs(document)))
-        )
-    return _typed(described, document, dtype)
+    return described if strict or dtype is None else _typed(described, document, dtype)
 
 
 def _typed(described: V2Array, document: JSONObject, dtype: np.dtype[Any]) -> V2Array:
@@ -228,14 +222,14 @@ def _typed(described: V2Array, document: JSONObject, dtype: np.dtype[Any]) -> V2
 
 def _dtype(document: JSONObject, problems: list[Problem]) -> np.dtype[Any] | None:
     if "dtype" not in document:
-        problems.append(_problem("dtype is missing"))
+        problems.append(bad_member("dtype is missing"))
         return None
     try:
         dtype = parse_v2_dtype(document["dtype"])
         if dtype.itemsize > _MAX_ITEM_BYTES:
             # A fill value of this size would have to be created and written to zarr.json.
             found, expected = f"{dtype.itemsize} bytes", f"{_MAX_ITEM_BYTES} at most"
-            problems.append(_problem("an element is too large", found=found, expected=expected))
+            problems.append(bad_member("an element is too large", found=found, expected=expected))
             return None
         if not dtype.hasobject and not is_beyond_v3(dtype):
             # Names types that v3 does not support; the strict reading would call them malformed.
@@ -245,45 +239,24 @@ def _dtype(document: JSONObject, problems: list[Problem]) -> np.dtype[Any] | Non
         problems.append(error.problem)
     except (ValueError, TypeError) as error:
         # numpy refuses some combinations, such as sub-arrays of zero-byte items.
-        problems.append(_problem("numpy has no such dtype", found=f"{excerpt(document['dtype'])}: {error}"))
+        problems.append(bad_member("numpy has no such dtype", found=f"{excerpt(document['dtype'])}: {error}"))
     return None
 
 
-def strict_problems(document: JSONObject, *, known_dtype: bool) -> list[Problem]:
-    """Problems found by zarr-metadata, each with the member concerned."""
-    from zarr_metadata.model import read_repaired_node_metadata_v2
-
-    checked = dict(document)
-    if known_dtype:
-        checked["dtype"] = _smoothed(checked["dtype"])
-    read: Callable[..., Any] = read_repaired_node_metadata_v2
-    result = []
-    for problem in read({".zarray": checked}).reading.problems:
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.loc)[1:]
-        member = problem.loc[0] if problem.loc else None
-        if member == "dtype" and not known_dtype:
-            continue
-        found = excerpt(document[member]) if member in document else None
-        result.append(_problem(f"{place}: {problem.message}", found=found))
-    return result
-
-
-def _smoothed(dtype: JSON, *, field: bool = False) -> JSON:
-    """The dtype in terms that zarr-metadata knows; it has already been read by the core.
-
-    Times without a unit (`<M8`, a separate type that numpy writes in this way) get one; long doubles become
-    doubles or, in a struct, whose size matters, raw bytes.
-    """
-    if isinstance(dtype, list):
-        return [[item[0], _smoothed(item[1], field=True), *item[2:]] for item in dtype]
-    if not isinstance(dtype, str):
-        return dtype
-    if dtype[1:].replace("[generic]", "") in ("M8", "m8"):
-        return f"{dtype[:3]}[s]"
-    if dtype[1:] in ("f12", "f16", "c24", "c32"):
-        return f"|V{dtype[2:]}" if field else dtype[:2] + ("8" if dtype[1] == "f" else "16")
-    return dtype
-
-
-def _problem(message: str, **fields: Any) -> Problem:
-    return Problem(kind="metadata", message=message, **fields)
+def strict_problems(document: JSONObject, dtype: np.dtype[Any] | None) -> Iterator[Problem]:
+    """What the specification and numcodecs do not allow; `shape` and `chunks` are checked elsewhere."""
+    for name in sorted(MEMBERS - {"dimension_separator", "dtype", "shape", "chunks"} - document.keys()):
+        yield bad_member(f"{name} is missing")
+    version = document.get("zarr_format", 2)
+    if type(version) is not int or version != 2:
+        yield bad_member("zarr_format is not 2", found=excerpt(version), expected="2")
+    for name, words in (("order", ("C", "F")), ("dimension_separator", (".", "/"))):
+        if name in document and document[name] not in words:
+            found, expected = excerpt(document[name]), " or ".join(words)
+            yield bad_member(f"{name} is invalid", found=found, expected=expected)
+    yield from codec_problems(document)
+    if dtype is not None:
+        try:
+            v2_fill_to_scalar(document.get("fill_value"), dtype)
+        except ZarrstackError as error:
+            yield error.problem

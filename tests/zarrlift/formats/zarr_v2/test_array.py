@@ -160,7 +160,11 @@ def test_order_filters_and_compressor_become_a_chain(tmp_path, changes, expected
         (array(dimension_separator="-"), "dimension_separator"),
         (array(filters={"id": "zlib"}), "filters"),
         (array(compressor={"level": 1}), "compressor"),
-        (array(compressor={"id": "zlib", "strength": 1}), "compressor.strength"),
+        (array(compressor={"id": "zlib", "strength": 1}), "compressor: codec 'zlib' has unknown members"),
+        (array(compressor={"id": "zlib", "level": 5.0}), "compressor: codec 'zlib': 'level' is invalid"),
+        (array(compressor={**BLOSC, "shuffle": None}), "compressor: codec 'blosc': 'shuffle' is invalid"),
+        (array(filters=[{"id": "shuffle"}, None]), "filters[1] is not a codec"),
+        (array(filters=[{"id": "delta"}]), "filters[0]: codec 'delta' lacks 'dtype'"),
         (array(compressor={"id": "own", "mode": 4}), "unknown codec 'own'"),
         (array(filters=[{"id": "vlen-utf8"}]), "is applied to an array that has no objects"),
         (
