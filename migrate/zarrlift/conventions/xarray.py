@@ -39,14 +39,14 @@ from ..core.data_types.v3 import DataType, fill_from_json
 from ..recipe.recipe import ArrayRecipe
 from .base import Change, Convention, Recognised, View, finding
 
-_DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
+DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 _SCALAR: Final = ("_scalar_",)
 
 
 def netcdf_names(node: ArrayNode) -> tuple[str, ...] | None:
     """The axis names of a Zarr v2 array by netcdf-c; None if xarray's are present, or if there are none."""
     assert node.layout is not None
-    stated = node.attributes.get(_DIMENSIONS)
+    stated = node.attributes.get(DIMENSIONS)
     if node.layout.dimension_names is not None or (stated is not None and stated != []):
         return None
     shape = node.layout.shape
@@ -73,7 +73,6 @@ def _texts(data: JSON) -> list[str] | None:
     return data if isinstance(data, list) and all(isinstance(item, str) for item in data) else None
 
 
-DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 FILL: Final = "_FillValue"
 MISSING: Final = "missing_value"
 _TEXT: Final = frozenset({"string", "fixed_length_utf32"})

@@ -1,13 +1,13 @@
 """What is stated of each codec (`CodecFacts`), and the members of its configuration.
 
-`codec_table` has the row of every codec. No fact has a default, so a row without one is an error when the
-table is loaded.
+`codec_table` has the row of every codec. A fact that every codec has is without a default, so that a row
+without it is an error when the table is loaded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -196,10 +196,10 @@ class Texts(Member):
 class Items(NamedTuple):
     """The types of a filter's items: members of the configuration that state them."""
 
-    decoded: str | None
+    decoded: str | None = None
     """None: the type of its input."""
-    encoded: str | None
-    otherwise: str | None
+    encoded: str | None = None
+    otherwise: str | None = None
     """The encoded type if it is not stated; None: the decoded type."""
 
 
@@ -221,38 +221,38 @@ class Readers(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodecFacts:
-    """The row of one codec."""
+    """The row of one codec; a fact that has a default applies to some codecs only."""
 
     name: str
     """In chains: its name in v3; `numcodecs.*` as zarr-python names the codecs of numcodecs."""
-    aliases: tuple[str, ...]
-    """Names in documents of others, with the same configuration."""
     kind: Kind
     role: Role
-    v2_id: str | None
-    """Its `id` in Zarr v2."""
-    n5_type: str | None
-    """N5's name of the compression."""
     made_by: str | None
     """Module and class of `core.codecs`; None for what is no step of a pipeline."""
-    parameters: Mapping[str, Any]
-    """What differs between the codecs of one class."""
     members: Mapping[str, Member] | None
     """Of the configuration; None if they are not checked."""
-    items: Items | None
-    bound: Callable[[int], int] | None
-    """The size in bytes of so many bytes, encoded, if it depends on nothing else."""
-    lossy: bool
-    """Whether encoding may change values without an error, so that the result is compared."""
-    objects: Objects | None
-    """The values of an object codec; None for other codecs."""
-    package: str | None
-    """A package that decodes it, apart from what zarrlift requires."""
-    extra: str | None
-    """The extra of zarrlift that installs the package."""
-    like: Like | None
     readers: Readers | None
     """Who reads it in v3; None if that was not tested."""
+    aliases: tuple[str, ...] = ()
+    """Names in documents of others, with the same configuration."""
+    v2_id: str | None = None
+    """Its `id` in Zarr v2."""
+    n5_type: str | None = None
+    """N5's name of the compression."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """What differs between the codecs of one class."""
+    items: Items | None = None
+    bound: Callable[[int], int] | None = None
+    """The size in bytes of so many bytes, encoded, if it depends on nothing else."""
+    lossy: bool = False
+    """Whether encoding may change values without an error, so that the result is compared."""
+    objects: Objects | None = None
+    """The values of an object codec; None for other codecs."""
+    package: str | None = None
+    """A package that decodes it, apart from what zarrlift requires."""
+    extra: str | None = None
+    """The extra that installs the package."""
+    like: Like | None = None
 
     def read(self, spec: CodecSpec, item: np.dtype[Any] | None = None) -> dict[str, Any]:
         """The members of a configuration, parsed, with defaults; MetadataError that names a wrong one.

@@ -57,12 +57,14 @@ LABELS: Final[Mapping[str, Member]] = {
     "labels": Texts(), "dtype": Dtype(of_item=True), "astype": Dtype(default=None),
 }  # fmt: skip
 TYPES: Final[Mapping[str, Member]] = {"dtype": Dtype(of_item=True), "astype": Dtype(default=None)}
-LOCATION: Final[Mapping[str, Member]] = {
-    "location": Choice(None, values=words("start", "end"))
-}  # fmt: skip
+LOCATION: Final[Mapping[str, Member]] = {"location": Choice(None, values=words("start", "end"))}
+JENKINS: Final[Mapping[str, Member]] = {
+    "initval": Integer(low=0, high=(1 << 32) - 1, default=0),
+    "prefix": Member(None),
+}
 JSON2: Final[Mapping[str, Member]] = {
     "encoding": Member("utf-8"),
-    **{name: Flag(False) for name in ("skipkeys",)},
+    "skipkeys": Flag(False),
     **{name: Flag(True) for name in ("ensure_ascii", "check_circular", "allow_nan", "sort_keys", "strict")},
     "indent": Member(None),
     "separators": Member(None),
@@ -70,7 +72,12 @@ JSON2: Final[Mapping[str, Member]] = {
 PCODEC: Final[Mapping[str, Member]] = {
     name: Member(None)
     for name in (
-        *("level", "mode_spec", "delta_spec", "paging_spec", "delta_encoding_order", "equal_pages_up_to"),
+        "level",
+        "mode_spec",
+        "delta_spec",
+        "paging_spec",
+        "delta_encoding_order",
+        "equal_pages_up_to",
     )
 }
 ZFPY: Final[Mapping[str, Member]] = {

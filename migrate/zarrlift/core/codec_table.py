@@ -17,9 +17,8 @@ https://github.com/zarr-developers/zarr-extensions (listing of 2026-07-14). Who 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -34,7 +33,6 @@ from .codec_facts import (
     Like,
     Member,
     Number,
-    Objects,
     Readers,
     Role,
 )
@@ -43,6 +41,7 @@ from .codec_members import (
     C_INT,
     GZIP_LEVEL,
     HDMF,
+    JENKINS,
     JSON2,
     LABELS,
     LOCATION,
@@ -71,73 +70,42 @@ _BY_PYTHON_ZARRITA: Final = Readers(None, "tensorstore zarrs neuroglancer gdal")
 _BY_MOST: Final = Readers(None, "tensorstore neuroglancer gdal")
 _BY_NONE: Final = Readers(None, " ".join(READERS))
 
-# ----- rows of one kind
+# ----- rows of one kind; what a row does not state does not apply to its codec
 
 
-def _serializer(
-    name: str, made_by: str | None, *, members: Mapping[str, Member] | None, readers: Readers | None,
-    v2_id: str | None, objects: Objects | None, bound: Callable[[int], int] | None,
-    package: str | None, aliases: tuple[str, ...] = (),
-) -> CodecFacts:  # fmt: skip
-    return CodecFacts(
-        name=name, aliases=aliases, kind="serializer", role="items", v2_id=v2_id, n5_type=None,
-        made_by=made_by, parameters={}, members=members, items=None, bound=bound, lossy=False,
-        objects=objects, package=package, extra=package and "codecs", like=None, readers=readers,
-    )  # fmt: skip
+def _serializer(name: str, made_by: str, **facts: Any) -> CodecFacts:
+    return CodecFacts(name=name, kind="serializer", role="items", made_by=made_by, **facts)
 
 
-def _filter(
-    v2_id: str, kind: Kind, *, members: Mapping[str, Member], items: Items | None, lossy: bool,
-    readers: Readers, bound: Callable[[int], int] | None, aliases: tuple[str, ...] = (),
-    role: Role = "filter",
-) -> CodecFacts:  # fmt: skip
-    return CodecFacts(
-        name=f"numcodecs.{v2_id}", aliases=aliases, kind=kind, role=role, v2_id=v2_id, n5_type=None,
-        made_by=".from_numcodecs:FromNumcodecs", parameters={}, members=members, items=items, bound=bound,
-        lossy=lossy, objects=None, package=None, extra=None, like=None, readers=readers,
-    )  # fmt: skip
+def _filter(v2_id: str, kind: Kind, **facts: Any) -> CodecFacts:
+    return _from_numcodecs(v2_id, kind=kind, role="filter", **facts)
 
 
-def _checksum(
-    name: str, function: str, *, at_start: bool, seed: int, members: Mapping[str, Member], like: Like | None,
-    v2_id: str | None, readers: Readers,
-) -> CodecFacts:  # fmt: skip
-    return CodecFacts(
-        name=name, aliases=(), kind="bytes", role="checksum", v2_id=v2_id, n5_type=None,
-        made_by=".checksums:Checksum", members=members, items=None, bound=and_four, lossy=False,
-        parameters={"function": function, "at_start": at_start, "seed": seed},
-        objects=None, package=None, extra=None, like=like, readers=readers,
-    )  # fmt: skip
+def _from_numcodecs(v2_id: str, **facts: Any) -> CodecFacts:
+    made_by = ".from_numcodecs:FromNumcodecs"
+    return CodecFacts(name=f"numcodecs.{v2_id}", v2_id=v2_id, made_by=made_by, **facts)
 
 
-def _compressor(
-    name: str, made_by: str, *, members: Mapping[str, Member] | None, readers: Readers | None,
-    v2_id: str | None, n5_type: str | None, like: Like | None = None, kind: Kind = "bytes",
-    package: str | None = None, extra: str | None = None, parameters: Mapping[str, Any] | None = None,
-) -> CodecFacts:  # fmt: skip
-    return CodecFacts(
-        name=name, aliases=(), kind=kind, role="compressor", v2_id=v2_id, n5_type=n5_type, made_by=made_by,
-        parameters=parameters or {}, members=members, items=None, bound=None, lossy=False, objects=None,
-        package=package, extra=extra, like=like, readers=readers,
-    )  # fmt: skip
+def _compressor(name: str, made_by: str, *, kind: Kind = "bytes", **facts: Any) -> CodecFacts:
+    return CodecFacts(name=name, kind=kind, role="compressor", made_by=made_by, **facts)
 
 
 def _imagecodec(
     name: str, arguments: Mapping[str, str], image_end: bytes | None, made_by: str = ".images:ImageCodec"
 ) -> CodecFacts:
     """`arguments` of the decoder -> members; an image ends with `image_end`, None for other payloads."""
+    name = f"imagecodecs_{name}"
+    parameters = {"arguments": arguments, "image_end": image_end}
     return _compressor(
-        f"imagecodecs_{name}", made_by, members=None, readers=None, v2_id=f"imagecodecs_{name}", n5_type=None,
-        package="imagecodecs", extra="codecs", parameters={"arguments": arguments, "image_end": image_end},
-    )  # fmt: skip
-
-
-def _frame(name: str, kind: Kind, readers: Readers, members: Mapping[str, Member] | None) -> CodecFacts:
-    return CodecFacts(
-        name=name, aliases=(), kind=kind, role="frame", v2_id=None, n5_type=None, made_by=None, parameters={},
-        members=members, items=None, bound=same_size if kind == "transpose" else None, lossy=False,
-        objects=None, package=None, extra=None, like=None, readers=readers,
-    )  # fmt: skip
+        name,
+        made_by,
+        v2_id=name,
+        package="imagecodecs",
+        extra="codecs",
+        parameters=parameters,
+        members=None,
+        readers=None,
+    )
 
 
 # ----- the table
@@ -145,105 +113,96 @@ def _frame(name: str, kind: Kind, readers: Readers, members: Mapping[str, Member
 # fmt: off
 _ROWS: Final = (
     # `endian` was the name of `bytes` in drafts of 2023; zarr-python and zarrs still read it.
-    _serializer("bytes", ".fixed:Bytes", v2_id=None, objects=None, bound=same_size, package=None,
-        aliases=("endian",),
-        members={"endian": Choice(None, values=words("little", "big"), everywhere=("little", "big"))},
+    _serializer("bytes", ".fixed:Bytes", bound=same_size, aliases=("endian",), readers=Readers("core", ""),
+        members={"endian": Choice(None, values=words("little", "big"), everywhere=("little", "big"))}),
+    CodecFacts(name="transpose", kind="transpose", role="frame", made_by=None, bound=same_size,
+        members={"order": Member()}, readers=Readers("core", "")),
+    _compressor("gzip", ".deflate:Gzip", n5_type="gzip", members={"level": GZIP_LEVEL},
         readers=Readers("core", "")),
-    _frame("transpose", "transpose", Readers("core", ""), {"order": Member()}),
-    _compressor("gzip", ".deflate:Gzip", v2_id=None, n5_type="gzip", members={"level": GZIP_LEVEL},
-        readers=Readers("core", "")),
-    _compressor("blosc", ".blosc:Blosc", v2_id=None, n5_type="blosc", members=BLOSC,
-        readers=Readers("core", "")),
-    _compressor("zstd", ".zstd:Zstd", v2_id=None, n5_type="zstd", members=ZSTD,
-        readers=Readers("zarr-extensions", "")),
-    _checksum("crc32c", "zarrstack.core.crc32c:crc32c", at_start=False, seed=0, v2_id=None, members={},
-        like=None, readers=Readers("core", "gdal")),
-    _frame("sharding_indexed", "serializer", Readers("core", "gdal"), None),
-    _serializer("vlen-utf8", ".vlen:VlenUtf8", v2_id="vlen-utf8", objects="text", bound=None, package=None,
-        members={}, readers=Readers("zarr-extensions", _BY_MOST.refused_by)),
-    _serializer("vlen-bytes", ".vlen:VlenBytes", v2_id="vlen-bytes", objects="bytes", bound=None,
-        package=None, members={}, readers=Readers("zarr-extensions", _BY_PYTHON_ZARRS.refused_by)),
+    _compressor("blosc", ".blosc:Blosc", n5_type="blosc", members=BLOSC, readers=Readers("core", "")),
+    _compressor("zstd", ".zstd:Zstd", n5_type="zstd", members=ZSTD, readers=Readers("zarr-extensions", "")),
+    CodecFacts(name="crc32c", kind="bytes", role="checksum", made_by=".crc32c:Crc32c", bound=and_four,
+        members={}, readers=Readers("core", "gdal")),
+    CodecFacts(name="sharding_indexed", kind="serializer", role="frame", made_by=None, members=None,
+        readers=Readers("core", "gdal")),
+    _serializer("vlen-utf8", ".vlen:VlenUtf8", v2_id="vlen-utf8", objects="text", members={},
+        readers=Readers("zarr-extensions", _BY_MOST.refused_by)),
+    _serializer("vlen-bytes", ".vlen:VlenBytes", v2_id="vlen-bytes", objects="bytes", members={},
+        readers=Readers("zarr-extensions", _BY_PYTHON_ZARRS.refused_by)),
     _compressor("numcodecs.zlib", ".deflate:Zlib", v2_id="zlib", n5_type="gzip with useZlib",
         members={"level": Integer(low=-1, high=9, default=1)}, readers=_BY_MOST),
     # zarr-python omits `elementsize` in v3 if it is the item size; Zarr v2 always has one.
-    _filter("shuffle", "bytes", items=None, bound=same_size, lossy=False, readers=_BY_MOST,
+    _filter("shuffle", "bytes", bound=same_size, readers=_BY_MOST,
         members={"elementsize": Integer(low=0, high=C_INT, default=None, of_item=4)}),
-    _compressor("numcodecs.gzip", ".deflate:Gzip", v2_id="gzip", n5_type=None, like=Like("gzip", as_gzip),
+    _compressor("numcodecs.gzip", ".deflate:Gzip", v2_id="gzip", like=Like("gzip", as_gzip),
         members={"level": GZIP_LEVEL}, readers=_BY_PYTHON_ZARRITA),
     _compressor("numcodecs.lz4", ".lz4:Lz4", v2_id="lz4", n5_type="lz4",
         members={"acceleration": Integer(low=-C_INT - 1, high=C_INT, default=1)}, readers=_BY_PYTHON_ZARRITA),
-    _compressor("numcodecs.zstd", ".zstd:Zstd", v2_id="zstd", n5_type=None, like=Like("zstd", as_zstd),
-        members=ZSTD, readers=_BY_PYTHON_ZARRITA),
-    _compressor("numcodecs.blosc", ".blosc:Blosc", v2_id="blosc", n5_type=None, like=Like("blosc", as_blosc),
-        members=BLOSC, readers=_BY_PYTHON_ZARRITA),
+    _compressor("numcodecs.zstd", ".zstd:Zstd", v2_id="zstd", like=Like("zstd", as_zstd), members=ZSTD,
+        readers=_BY_PYTHON_ZARRITA),
+    _compressor("numcodecs.blosc", ".blosc:Blosc", v2_id="blosc", like=Like("blosc", as_blosc), members=BLOSC,
+        readers=_BY_PYTHON_ZARRITA),
     # the first value, then differences
-    _filter("delta", "array", members=TYPES, items=Items("dtype", "astype", None), bound=None, lossy=True,
+    _filter("delta", "array", members=TYPES, items=Items("dtype", "astype"), lossy=True,
         readers=_BY_PYTHON_ZARRITA),
     # low mantissa bits set to zero; `bitround` is the registered name, which zarrs writes. zarr-python 3.4.2
     # does not know it; both read `numcodecs.bitround`.
-    _filter("bitround", "array", members={"keepbits": Integer(low=0, high=1 << 16)},
-        items=Items(None, None, None), bound=same_size, lossy=True, readers=_BY_PYTHON_ZARRITA,
-        aliases=("bitround",)),
+    _filter("bitround", "array", members={"keepbits": Integer(low=0, high=1 << 16)}, items=Items(),
+        bound=same_size, lossy=True, readers=_BY_PYTHON_ZARRITA, aliases=("bitround",)),
     _compressor("numcodecs.bz2", ".streams:Bz2", v2_id="bz2", n5_type="bzip2",
         members={"level": Integer(low=1, high=9, default=1)}, readers=_BY_PYTHON_ZARRS),
     # stored as (value - offset) * scale, rounded to a whole number
     _filter("fixedscaleoffset", "array", members={"offset": Number(), "scale": Number(), **TYPES},
-        items=Items("dtype", "astype", None), bound=None, lossy=True, readers=_BY_PYTHON_ZARRS),
+        items=Items("dtype", "astype"), lossy=True, readers=_BY_PYTHON_ZARRS),
     _compressor("numcodecs.lzma", ".streams:Lzma", v2_id="lzma", n5_type="xz", members=LZMA,
         readers=_BY_PYTHON),
+    CodecFacts(name="numcodecs.crc32c", v2_id="crc32c", kind="bytes", role="checksum",
+        made_by=".crc32c:Crc32c", bound=and_four, members=LOCATION, like=Like("crc32c", as_crc32c),
+        readers=_BY_PYTHON),
     *(
-        _checksum(f"numcodecs.{v2_id}", function, at_start=at_start, seed=seed, v2_id=v2_id, like=like,
-            members=members, readers=_BY_PYTHON)
-        for v2_id, function, at_start, seed, members, like in (
-            ("crc32", "zlib:crc32", True, 0, LOCATION, None),
-            ("crc32c", "zarrstack.core.crc32c:crc32c", False, 0, LOCATION, Like("crc32c", as_crc32c)),
-            ("adler32", "zlib:adler32", True, 1, LOCATION, None),
-            ("fletcher32", ".checksums:fletcher32", False, 0, {}, None),
-            ("jenkins_lookup3", ".checksums:jenkins_lookup3", False, 0,
-                {"initval": Integer(low=0, high=(1 << 32) - 1, default=0), "prefix": Member(None)}, None),
-        )
+        _from_numcodecs(v2_id, kind="bytes", role="checksum", bound=and_four, members=members,
+            readers=_BY_PYTHON)
+        for v2_id, members in (("crc32", LOCATION), ("adler32", LOCATION), ("fletcher32", {}),
+            ("jenkins_lookup3", JENKINS))
     ),
     _filter("astype", "array", members={"encode_dtype": Dtype(), "decode_dtype": Dtype(of_item=True)},
-        items=Items("decode_dtype", "encode_dtype", None), bound=None, lossy=True, readers=_BY_PYTHON),
+        items=Items("decode_dtype", "encode_dtype"), lossy=True, readers=_BY_PYTHON),
     # rounded to decimal digits, stored as floats
-    _filter("quantize", "array", members={"digits": Number(), **TYPES}, items=Items("dtype", "astype", None),
-        bound=None, lossy=True, readers=_BY_PYTHON),
+    _filter("quantize", "array", members={"digits": Number(), **TYPES}, items=Items("dtype", "astype"),
+        lossy=True, readers=_BY_PYTHON),
     # a count of padding bits, then eight booleans per byte, the highest bit first
-    _filter("packbits", "array", members={}, items=Items(None, None, "|u1"), bound=packed_bits, lossy=True,
+    _filter("packbits", "array", members={}, items=Items(otherwise="|u1"), bound=packed_bits, lossy=True,
         readers=_BY_PYTHON),
-    _serializer("numpy_bytes", ".fixed:NumpyBytes", v2_id=None, objects=None, bound=same_size, package=None,
-        members={"dtype": Member()}, readers=_BY_NONE),
-    _compressor("lz4_block", ".lz4:Lz4Block", v2_id=None, n5_type="lz4", package="xxhash", extra="n5",
-        members={"blockSize": Integer(low=64, high=1 << 25, default=1 << 16)}, readers=_BY_NONE),
-    _compressor("lz4_bare", ".lz4:Lz4Bare", v2_id=None, n5_type="lz4", members={}, readers=_BY_NONE),
-    _serializer("numcodecs.msgpack2", ".objects:MsgPack2", v2_id="msgpack2", objects="document", bound=None,
-        members={name: Flag(False) for name in ("use_single_float", "use_bin_type", "raw")},
-        package="msgpack", readers=_BY_NONE),
-    _serializer("numcodecs.vlen-array", ".vlen:VlenArray", v2_id="vlen-array", objects="arrays", bound=None,
-        members={"dtype": Dtype()}, package=None, readers=_BY_NONE),
-    _serializer("numcodecs.pickle", ".objects:Pickle", v2_id="pickle", objects="pickle", bound=None,
-        package=None, members={"protocol": Integer(low=-1, high=5, default=4)}, readers=_BY_NONE),
-    _filter("base64", "bytes", role="encoding", members={}, items=None, bound=base64_size, lossy=False,
+    _serializer("numpy_bytes", ".fixed:NumpyBytes", bound=same_size, members={"dtype": Member()},
         readers=_BY_NONE),
+    _compressor("lz4_block", ".lz4:Lz4Block", n5_type="lz4", package="xxhash", extra="n5",
+        members={"blockSize": Integer(low=64, high=1 << 25, default=1 << 16)}, readers=_BY_NONE),
+    _compressor("lz4_bare", ".lz4:Lz4Bare", n5_type="lz4", members={}, readers=_BY_NONE),
+    _serializer("numcodecs.msgpack2", ".objects:MsgPack2", v2_id="msgpack2", objects="document",
+        members={name: Flag(False) for name in ("use_single_float", "use_bin_type", "raw")},
+        package="msgpack", extra="codecs", readers=_BY_NONE),
+    _serializer("numcodecs.vlen-array", ".vlen:VlenArray", v2_id="vlen-array", objects="arrays",
+        members={"dtype": Dtype()}, readers=_BY_NONE),
+    _serializer("numcodecs.pickle", ".objects:Pickle", v2_id="pickle", objects="pickle",
+        members={"protocol": Integer(low=-1, high=5, default=4)}, readers=_BY_NONE),
+    _from_numcodecs("base64", kind="bytes", role="encoding", members={}, bound=base64_size, readers=_BY_NONE),
     # strings as the numbers of labels from 1; 0, and any number without a label, is the empty string
-    _filter("categorize", "array", members=LABELS, items=Items("dtype", "astype", "|u1"), bound=None,
-        lossy=True, readers=_BY_NONE),
+    _filter("categorize", "array", members=LABELS, items=Items("dtype", "astype", "|u1"), lossy=True,
+        readers=_BY_NONE),
     _serializer("numcodecs.object-categorize", ".from_numcodecs:ObjectCategorize", v2_id="categorize",
-        objects="labels",
-        members={**LABELS, "dtype": Choice(None, values=words("|O", "O", "object"))},
-        bound=None, package=None, readers=_BY_NONE),
-    _frame("n5_default", "serializer", Readers("zarr-extensions", _BY_NONE.refused_by), None),
-    _serializer("numcodecs.json2", ".objects:Json2", v2_id="json2", objects="document", bound=None,
-        members=JSON2, package=None,
+        objects="labels", readers=_BY_NONE,
+        members={**LABELS, "dtype": Choice(None, values=words("|O", "O", "object"))}),
+    CodecFacts(name="n5_default", kind="serializer", role="frame", made_by=None, members=None,
+        readers=Readers("zarr-extensions", _BY_NONE.refused_by)),
+    _serializer("numcodecs.json2", ".objects:Json2", v2_id="json2", objects="document", members=JSON2,
         readers=Readers(None, "zarr-python tensorstore zarrs xarray neuroglancer gdal")),
-    _serializer("hdmf-zarr.objects", ".hdmf:HdmfObjects", v2_id=None, objects="hdmf", bound=None,
-        package=None, members=HDMF, readers=None),
+    _serializer("hdmf-zarr.objects", ".hdmf:HdmfObjects", objects="hdmf", members=HDMF, readers=None),
     # zarr-python 3 reads both in place of `bytes`, if their package is installed: observed with zarr-python
     # 3.1.6 and 3.4.2, zfpy 1.0.1 and pcodec 1.1.0; no register lists them, and tensorstore 0.1.86 does not
     # know them.
-    _compressor("numcodecs.pcodec", ".optional:PCodec", kind="numbers", v2_id="pcodec", n5_type=None,
-        members=PCODEC, package="pcodec", extra="codecs", readers=None),
-    _compressor("numcodecs.zfpy", ".optional:Zfpy", kind="numbers", v2_id="zfpy", n5_type=None, members=ZFPY,
+    _compressor("numcodecs.pcodec", ".optional:PCodec", kind="numbers", v2_id="pcodec", members=PCODEC,
+        package="pcodec", extra="codecs", readers=None),
+    _compressor("numcodecs.zfpy", ".optional:Zfpy", kind="numbers", v2_id="zfpy", members=ZFPY,
         package="zfpy", extra="codecs", readers=None),
     _imagecodec("jpeg", {"colorspace": "colorspace_jpeg", "outcolorspace": "colorspace_data"}, b"\xff\xd9"),
     _imagecodec("jpeg2k", {"planar": "planar"}, b"\xff\xd9"),
@@ -336,11 +295,21 @@ def registered(spec: CodecSpec, itemsize: int) -> CodecSpec:
 @cache
 def _installed(v2_id: str) -> CodecFacts | None:
     """A row for a codec of which only an entry point is known; see `FromNumcodecs` for what this means."""
-    point = next(iter(entry_points(group="numcodecs.codecs", name=v2_id)), None)
-    if point is None or v2_id.startswith("imagecodecs_"):
+    if v2_id in OBJECT_CODECS or v2_id.startswith("imagecodecs_"):
         return None
-    return CodecFacts(
-        name=f"numcodecs.{v2_id}", aliases=(), kind="bytes", role="compressor", v2_id=v2_id, n5_type=None,
-        made_by=".from_numcodecs:FromNumcodecs", parameters={}, members=None, items=None, bound=None,
-        lossy=True, objects=None, package=point.module.partition(".")[0], extra=None, like=None, readers=None,
-    )  # fmt: skip
+    from importlib.metadata import entry_points  # takes as long to load as a small archive to read
+
+    point = next(iter(entry_points(group="numcodecs.codecs", name=v2_id)), None)
+    if point is None:
+        return None
+    package = point.module.partition(".")[0]
+    return _from_numcodecs(
+        v2_id,
+        kind="bytes",
+        role="compressor",
+        package=package,
+        extra=None,
+        lossy=True,
+        members=None,
+        readers=None,
+    )

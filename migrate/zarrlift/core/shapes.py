@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from zarrstack.core.errors import MetadataError
+from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.json_text import JSON, excerpt
+
+from .problems import attempt, refusal
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -36,6 +39,21 @@ def read_lengths(value: JSON, name: str, *, least: int = 0, most: int = MAX_ELEM
     if max(value, default=0) > most or math.prod(n or 1 for n in value) > most:
         raise MetadataError(f"{name} has too many elements", found=excerpt(value), expected=f"{most} at most")
     return tuple(value)
+
+
+def lengths_of(
+    document: Mapping[str, JSON],
+    name: str,
+    problems: list[Problem],
+    *,
+    least: int = 0,
+    most: int = MAX_ELEMENTS,
+) -> Shape | None:
+    """`read_lengths` for a member of a document; None if it is missing or invalid, with the problem added."""
+    if name not in document:
+        problems.append(refusal("metadata", f"{name} is missing"))
+        return None
+    return attempt(problems, lambda: read_lengths(document[name], name, least=least, most=most))
 
 
 def require_same_axes(chunks: Shape, shape: Shape, name: str, *, whole: str = "shape") -> None:

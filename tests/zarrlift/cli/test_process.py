@@ -247,11 +247,6 @@ sys.meta_path.insert(0, Broken())
 from zarrlift.cli import entry
 entry()
 """
-OF_EXTRAS = (
-    *("zarr_metadata", "jsonschema_rs", "pydantic_zarr", "msgpack", "xxhash", "zarr_n5", "imagecodecs"),
-    *("pcodec", "zfpy", "lmdb", "icechunk", "obstore", "arro3", "botocore", "aiohttp", "distributed", "dask"),
-)
-WITHOUT_OTHERS %= (("pydantic", "pydantic_core", "typer", "click", "rich", "shtab", *OF_EXTRAS),)
 
 
 def test_a_package_that_cannot_be_loaded_is_no_traceback(tmp_path):

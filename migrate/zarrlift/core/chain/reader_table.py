@@ -35,9 +35,8 @@ _EXACT: Final = 2**53
 
 _PYTHON_ONLY: Final = "tensorstore zarrs zarrita neuroglancer gdal"
 _PYTHON_AND_ZARRS: Final = "tensorstore zarrita neuroglancer gdal"
-_PYTHON_AND_ZARRITA: Final = "tensorstore zarrs neuroglancer gdal"
 _NONE: Final = " ".join(READERS)
-"""Readers that refuse what only zarr-python and xarray read, or these and another, or nobody."""
+"""Readers that refuse what only zarr-python and xarray read, or these and zarrs, or nobody."""
 
 _TABLE: Final[Mapping[str, Sequence[tuple[str, Register | None, str]]]] = MappingProxyType(
     {

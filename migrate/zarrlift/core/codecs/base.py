@@ -149,7 +149,9 @@ class BytesCodec(ABC):
         True: no contradiction found. False: only decoding can tell (a gzip payload with a different size in
         its trailer may be truncated, or may have several members).
         """
-        return _require_length(self.spec.name, ends, self.encoded_size(decoded))
+        if (encoded := self.encoded_size(decoded)).exact:
+            require_length(self.spec.name, ends.length, encoded)
+        return True
 
     def trailing_bytes(self, ends: HeadAndTail) -> int:
         """Number of bytes behind the end that a payload's header states; 0 if headers state no length.
@@ -199,7 +201,9 @@ class ArrayCodec(ABC):
 
     def check(self, ends: HeadAndTail) -> bool:
         """Check header and trailer of a payload; see `BytesCodec.check`."""
-        return _require_length(self.spec.name, ends, self.size)
+        if self.size.exact:
+            require_length(self.spec.name, ends.length, self.size)
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,16 +224,6 @@ class ObjectCodec(ArrayCodec):
 
     def _fault(self, what: str) -> ChunkError:
         return ChunkError(f"{self.spec.name}: the payload does not decode", found=what[:200])
-
-
-def _require_length(codec: str, ends: HeadAndTail, encoded: Size) -> bool:
-    if encoded.exact and ends.length != encoded.at_most:
-        raise ChunkError(
-            f"{codec}: the payload has the wrong length",
-            found=f"{ends.length} bytes",
-            expected=f"{encoded.at_most} bytes",
-        )
-    return True
 
 
 def _only_read(spec: CodecSpec) -> UnsupportedError:
@@ -293,6 +287,16 @@ def elements_in(codec: str, length: int, itemsize: int) -> int:
 def bytes_text(size: Size) -> str:
     """A `Size` as text."""
     return f"{size.at_most} bytes" if size.exact else f"at most {size.at_most} bytes"
+
+
+def require_length(codec: str, length: int, encoded: Size) -> None:
+    """Raise ChunkError unless a payload of `length` bytes may be an encoded one."""
+    if length > encoded.at_most or (encoded.exact and length != encoded.at_most):
+        raise ChunkError(
+            f"{codec}: the payload has the wrong length",
+            found=f"{length} bytes",
+            expected=bytes_text(encoded),
+        )
 
 
 def require_fit(codec: str, count: int, decoded: Size) -> None:

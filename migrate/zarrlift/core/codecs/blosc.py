@@ -22,7 +22,7 @@ import numpy as np
 
 from zarrstack.core.errors import ChunkError, UnsupportedError
 
-from .base import BytesCodec, HeadAndTail, Size, buffer_length, bytes_text, memory
+from .base import BytesCodec, HeadAndTail, Size, buffer_length, memory, require_stated
 
 if TYPE_CHECKING:
     from .base import Buffer
@@ -125,12 +125,7 @@ class Blosc(BytesCodec):
             raise ChunkError("blosc: the payload has no Blosc header", found=head.hex(" "))
         if flags >> 5 >= len(_FORMATS):
             raise ChunkError("blosc: the header names an unknown compressor", found=f"flags {flags:#04x}")
-        if nbytes > decoded.at_most or (decoded.exact and nbytes != decoded.at_most):
-            raise ChunkError(
-                "blosc: the header states a size that the chunk cannot have",
-                found=f"{nbytes} bytes",
-                expected=bytes_text(decoded),
-            )
+        require_stated("blosc", nbytes, decoded)
         if not HEADER_BYTES <= cbytes <= length:
             raise ChunkError(
                 "blosc: the payload does not have the length that its header states",

@@ -39,6 +39,7 @@ from .base import (
     memory,
     octets,
     require_fit,
+    require_stated,
     too_large,
 )
 
@@ -100,12 +101,7 @@ class Lz4(BytesCodec):
         if len(head) < 4:
             raise ChunkError("lz4: the payload is cut short", found=f"{length} bytes")
         size = int.from_bytes(head, "little")
-        if size > min(decoded.at_most, _MOST) or (decoded.exact and size != decoded.at_most):
-            raise ChunkError(
-                "lz4: the payload states a size that its chunk cannot have",
-                found=f"{size} bytes",
-                expected=bytes_text(decoded),
-            )
+        require_stated("lz4", size, decoded)
         if size > (length - 4) * _PER_BYTE:
             raise ChunkError(
                 "lz4: the payload is too short for the size it states",

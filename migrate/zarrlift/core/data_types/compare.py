@@ -7,15 +7,17 @@ objects, depending on its version.
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 import struct
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from zarrstack.core.errors import CastError
+
+from .object_values import plain, tagged_form
 
 Values: TypeAlias = npt.NDArray[Any]
 
@@ -147,7 +149,7 @@ def same(found: object, expected: object) -> bool:
         return mismatch(found, expected) is None
     if isinstance(found, np.generic) and isinstance(expected, np.generic):
         # Types that Python does not have: structs, long doubles, times.
-        return found.dtype == expected.dtype and same(jsonable(found), jsonable(expected))
+        return mismatch(np.asarray(found), np.asarray(expected)) is None
     if type(found) is not type(expected):
         return False
     if isinstance(found, float) and isinstance(expected, float):
@@ -184,69 +186,9 @@ def matches_json_text(text: object, value: object, *, tagged: bool = False) -> b
     if not isinstance(text, str):
         return False
     try:
-        return same(json.loads(text), _with_types(value) if tagged else jsonable(value))
-    except ValueError:
+        return same(json.loads(text), tagged_form(value) if tagged else plain(value))
+    except (ValueError, CastError):
         return False
-
-
-def _with_types(value: object) -> object:
-    """Convert a value to strict JSON in which NaN, bytes, times and complex numbers have an own form."""
-    if isinstance(value, np.ndarray | list | tuple):
-        return [_with_types(item) for item in value]
-    match value:
-        case np.void() if value.dtype.names is not None:
-            return _with_types({name: value[name] for name in value.dtype.names})
-        case dict():
-            inner = {key: _with_types(item) for key, item in value.items()}
-            return {"$object": inner} if any(key[:1] == "$" for key in inner) else inner
-        case np.datetime64() | np.timedelta64():
-            return {f"${value.dtype.name}": jsonable(value)}
-        case bytes() | np.void() | np.bytes_():
-            return {"$bytes": jsonable(value)}
-    if isinstance(value, np.longdouble):
-        return {"$longdouble": jsonable(value)}
-    if isinstance(value, complex | np.complexfloating):
-        return {"$complex": jsonable(value)}
-    if isinstance(value, float | np.floating) and not math.isfinite(value):
-        return {"$float": jsonable(value)}
-    return jsonable(value)
-
-
-def jsonable(value: object) -> object:
-    """Convert a value to strict JSON.
-
-    Arrays are lists, structs are objects, complex numbers are pairs, long doubles are decimal text, times are
-    whole numbers or "NaT", bytes are base64, and non-finite numbers are "NaN", "Infinity" and "-Infinity".
-    """
-    if isinstance(value, np.ndarray):
-        return [jsonable(item) for item in value]
-    if isinstance(value, np.void) and value.dtype.names is not None:
-        return {name: jsonable(value[name]) for name in value.dtype.names}
-    if isinstance(value, np.generic):
-        array = np.asarray(value)
-        match array.dtype.char:
-            case "M" | "m":
-                return "NaT" if np.isnat(array) else int(array.astype("i8"))
-            case "F" | "D" | "G":
-                return [jsonable(array.real[()]), jsonable(array.imag[()])]
-            case "g" if np.isfinite(array):
-                return np.format_float_scientific(value, trim="0")  # type: ignore[arg-type]
-            case "g":
-                return jsonable(float(array))
-            case "V":
-                return jsonable(array.tobytes())
-        return jsonable(value.item())
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, complex):
-        return [jsonable(value.real), jsonable(value.imag)]
-    if isinstance(value, (list, tuple)):
-        return [jsonable(item) for item in value]
-    if isinstance(value, dict):
-        return {key: jsonable(item) for key, item in value.items()}
-    return value
 
 
 def part_of(values: Values, region: tuple[slice, ...]) -> Values:

@@ -23,7 +23,7 @@ from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType, fill_to_json
 from ..grid.chunk_keys import Axes, N5Keys, reverse_axes
 from ..problems import any_refusal, attempt, note, refusal, warning
-from ..shapes import MAX_ELEMENTS, Shape, read_lengths, require_same_axes
+from ..shapes import Shape, lengths_of, require_same_axes
 from .compression import read_compression
 
 MEMBERS: Final = frozenset(
@@ -136,8 +136,8 @@ def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, 
     `attributes` is the content of `attributes.json`. Nothing is raised, whatever it is.
     """
     problems: list[Problem] = []
-    dimensions = _lengths(attributes, "dimensions", 0, MAX_ELEMENTS, problems)
-    block_size = _lengths(attributes, "blockSize", 1, MAX_IN_BLOCK, problems)
+    dimensions = lengths_of(attributes, "dimensions", problems)
+    block_size = lengths_of(attributes, "blockSize", problems, least=1, most=MAX_IN_BLOCK)
     if dimensions is not None and block_size is not None:
         attempt(problems, lambda: require_same_axes(block_size, dimensions, "blockSize", whole="dimensions"))
     data_type = _data_type(attributes, problems)
@@ -158,15 +158,6 @@ def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, 
         dimensions=dimensions, block_size=block_size, data_type=data_type, compression=compression
     )
     return dataset, tuple(problems)
-
-
-def _lengths(
-    attributes: Mapping[str, JSON], name: str, least: int, most: int, problems: list[Problem]
-) -> Shape | None:
-    if name not in attributes:
-        problems.append(refusal("metadata", f"{name} is missing"))
-        return None
-    return attempt(problems, lambda: read_lengths(attributes[name], name, least=least, most=most))
 
 
 def _data_type(attributes: Mapping[str, JSON], problems: list[Problem]) -> DataType | None:

@@ -51,7 +51,10 @@ def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, lis
         problems.extend(head_problems)
         first, item = 1, np.dtype(np.uint8)
         if head is not None and head.name == "numcodecs.object-categorize":
-            item = _item_of(filters[0], "astype", np.dtype("u1"), problems)
+            try:
+                item = _item_of(filters[0], "astype", item)
+            except ZarrstackError as error:
+                problems.append(error)
     else:
         head, data_type = _array_head(document["dtype"], dtype)
         first, item = 0, dtype
@@ -204,11 +207,7 @@ def _filter(codec: JSONObject, item: Dtype) -> tuple[CodecSpec, Dtype]:
     if facts.package is not None or name == "lzma":
         # Its package may be missing, or the filters that the document gives to lzma be invalid.
         compile_bytes_codec(spec, item)
-    problems: list[ZarrstackError] = []
-    encoded = _encoded_item(codec, item, facts, problems)
-    if problems:
-        raise problems[0]
-    return registered(spec, item.itemsize), encoded
+    return registered(spec, item.itemsize), _encoded_item(codec, item, facts)
 
 
 def _unknown(codec: JSONObject) -> UnsupportedError:
@@ -229,23 +228,21 @@ def _unknown(codec: JSONObject) -> UnsupportedError:
     return UnsupportedError(f"unknown codec {name!r}", found=excerpt(codec))
 
 
-def _encoded_item(codec: JSONObject, item: Dtype, facts: CodecFacts, problems: list[ZarrstackError]) -> Dtype:
+def _encoded_item(codec: JSONObject, item: Dtype, facts: CodecFacts) -> Dtype:
     """The type of a filter's encoded items (numcodecs 0.16.6, `encode` of each filter)."""
     items = facts.items
     if items is None:
         return np.dtype(np.uint8)
     stated = item
     if items.decoded is not None and items.otherwise is None:
-        stated = _item_of(codec, items.decoded, item, problems)
-        _check_fit(codec, items.decoded, stated, item, problems)
+        stated = _item_of(codec, items.decoded, item)
+        _require_fit(codec, items.decoded, stated, item)
     default = stated if items.otherwise is None else np.dtype(items.otherwise)
-    return default if items.encoded is None else _item_of(codec, items.encoded, default, problems)
+    return default if items.encoded is None else _item_of(codec, items.encoded, default)
 
 
-def _check_fit(
-    codec: JSONObject, member: str, stated: Dtype, item: Dtype, problems: list[ZarrstackError]
-) -> None:
-    """Append a problem if a filter views its input as a very different type.
+def _require_fit(codec: JSONObject, member: str, stated: Dtype, item: Dtype) -> None:
+    """Raise MetadataError if a filter views its input as a very different type.
 
     numcodecs views any input as the stated type. Differences of integers are restored exactly under any view
     of the same size, so times as int64 and the like are valid; arithmetic on numbers of another kind yields
@@ -254,19 +251,16 @@ def _check_fit(
     exact = codec["id"] == "delta" and stated.kind in _WHOLE
     kinds = stated.kind == item.kind or {stated.kind, item.kind} <= _WHOLE
     bytes_of = item.kind == "u" and item.itemsize == 1 and stated.kind in _WHOLE
-    if bytes_of or (stated.itemsize == item.itemsize and (exact or kinds)):
-        return
-    problems.append(
-        MetadataError(
+    if not bytes_of and (stated.itemsize != item.itemsize or not (exact or kinds)):
+        raise MetadataError(
             f"{codec['id']}: {member} does not match the filter's input",
             found=stated.str,
             expected=f"a type such as {item.str}",
             advice="If the array was written this way, its values cannot be recovered; exclude it.",
         )
-    )
 
 
-def _item_of(codec: JSONObject, member: str, default: Dtype, problems: list[ZarrstackError]) -> Dtype:
+def _item_of(codec: JSONObject, member: str, default: Dtype) -> Dtype:
     text = codec.get(member)
     if text is None:
         return default
@@ -275,5 +269,4 @@ def _item_of(codec: JSONObject, member: str, default: Dtype, problems: list[Zarr
     try:
         return parse_v2_dtype(short.get(text, text) if isinstance(text, str) else text)
     except ZarrstackError as error:
-        problems.append(type(error).of(error.problem, before=f"{codec['id']}: {member}: "))
-        return default
+        raise type(error).of(error.problem, before=f"{codec['id']}: {member}: ") from None

@@ -5,7 +5,6 @@ Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -22,7 +21,8 @@ from ...core.data_types.object_values import plain
 from ...core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar, v2_object_fill
 from ...core.data_types.v3 import DataType, fill_to_json, zero_fill
 from ...core.grid.chunk_keys import ChunkKeys
-from ...core.problems import any_refusal
+from ...core.problems import any_refusal, attempt
+from ...core.shapes import lengths_of, whole_chunks
 from ...core.zarr_v2.chain import bad_member, codec_problems, is_beyond_v3, read_chain
 from .deviations import DEVIATIONS, DTYPE_DEVIATIONS, ZERO_FOR_TEXT, undo
 
@@ -35,12 +35,8 @@ MEMBERS: Final = frozenset(
 _NETCDF_NAMES: Final = ("_nczarr_group", "_nczarr_superblock", "_nczarr_array")
 NETCDF_MEMBERS: Final = {member: name for name in _NETCDF_NAMES for member in (name, name.upper())}
 """Members of `.zgroup` and `.zarray` that become attributes -> name of the attribute."""
-_MAX_ELEMENTS: Final = 2**63 - 1
-"""Linear indexes are 64-bit integers, here and in numpy."""
 _MAX_ITEM_BYTES: Final = 2**24
 """Maximum bytes per element; real arrays have thousands at most."""
-_MAX_AXES: Final = 32
-"""The limit of numpy 1, the only one that zarr-python 2 supported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,73 +83,20 @@ class V2ArrayDescriber:
 
     def describe(self, document: JSONObject) -> V2Array:
         """The content of a document; its problems have no node or key yet."""
-        shape, chunks, problems = _grid(document)
+        problems: list[Problem] = []
+        shape, stated = (lengths_of(document, name, problems) for name in ("shape", "chunks"))
+        chunks = None
+        if shape is not None and stated is not None:
+            chunks = attempt(problems, lambda: whole_chunks(stated, shape, "chunks"))
         ndim = None if shape is None else len(shape)
         # The deviations only need to know whether an axis and its chunk are empty.
-        empty = [(n == 0, c == 0) for n, c in zip(shape or (), chunks or (), strict=False)]
+        empty = [(n == 0, c == 0) for n, c in zip(shape or (), stated or (), strict=False)]
         rest = {name: value for name, value in document.items() if name not in ("shape", "chunks")}
         key = f"{ndim} {empty} {canonical(rest)}"
         described = self._described.get(key)
         if described is None:
             described = self._described[key] = _describe(rest, document, ndim)
-        if chunks is not None and shape is not None:
-            chunks = tuple(c or (n == 0) * 1 for n, c in zip(shape, chunks, strict=True))
         return replace(described, shape=shape, chunk_shape=chunks, problems=(*problems, *described.problems))
-
-
-# ----- shape and chunks
-
-
-def _grid(
-    document: JSONObject,
-) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None, list[Problem]]:
-    problems: list[Problem] = []
-    shape = _lengths(document, "shape", problems)
-    chunks = _lengths(document, "chunks", problems)
-    if shape is None or chunks is None:
-        return shape, chunks, problems
-    if len(shape) != len(chunks):
-        problems.append(
-            bad_member(
-                "chunks and shape have different numbers of axes",
-                found=f"shape {excerpt(shape)}, chunks {excerpt(chunks)}",
-                expected="one chunk length per axis",
-            )
-        )
-        return shape, None, problems
-    if any(c == 0 and n > 0 for n, c in zip(shape, chunks, strict=True)):
-        problems.append(
-            bad_member("a chunk has length 0", found=excerpt(chunks), expected="lengths of 1 and more")
-        )
-    return shape, chunks, problems
-
-
-def _lengths(document: JSONObject, name: str, problems: list[Problem]) -> tuple[int, ...] | None:
-    if name not in document:
-        problems.append(bad_member(f"{name} is missing"))
-        return None
-    value = document[name]
-    expected = "a list of non-negative integers"
-    if not isinstance(value, list) or not all(type(n) is int for n in value) or any(n < 0 for n in value):
-        problems.append(
-            bad_member(f"{name} is not a list of lengths", found=excerpt(value), expected=expected)
-        )
-        return None
-    if len(value) > _MAX_AXES:
-        problems.append(
-            bad_member(f"{name} has too many axes", found=str(len(value)), expected=f"{_MAX_AXES} at most")
-        )
-        return None
-    # A length of 0 makes the product 0, regardless of the others.
-    if max(value, default=0) > _MAX_ELEMENTS or math.prod(n or 1 for n in value) > _MAX_ELEMENTS:
-        problems.append(
-            bad_member(f"{name} has too many elements", found=excerpt(value), expected="fewer than 2^63")
-        )
-        return None
-    return tuple(value)
-
-
-# ----- everything else
 
 
 def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> V2Array:

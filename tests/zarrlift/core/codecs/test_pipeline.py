@@ -311,7 +311,7 @@ def test_a_check_looks_through_checksums():
         ((bytes_codec("little"), CodecSpec("numcodecs.crc32")), "int32", bytes(51)),
         ((CodecSpec("vlen-utf8"),), "string", b"\x0b\0\0\0" + bytes(44)),
         (
-            (CodecSpec("vlen-utf8"), CodecSpec("numcodecs.crc32")),
+            (CodecSpec("vlen-utf8"), CodecSpec("numcodecs.crc32c", {"location": "start"})),
             "string",
             bytes(4) + b"\x0b\0\0\0" + bytes(44),
         ),
