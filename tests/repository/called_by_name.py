@@ -42,15 +42,11 @@ _.Hdmf
 _.Ome
 _.SpatialData
 _.Xarray
-_.Categorize
+_.FromNumcodecs
 _.ObjectCategorize
-_.Elementwise
-_.BitRound
-_.PackBits
-_.Base64
 _.NumpyBytes
 _.Gzip
-_.Checksum
+_.Crc32c
 _.HdmfObjects
 _.ImageCodec
 _.Lz4
