@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from zarrstack.core.errors import UnsupportedError
 
-from ..storage.base import ListedPage, Storage
+from ..storage.base import METADATA, ListedPage, Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.versions import version_numbers
 from .chunk_columns import MAX_IN_MEMORY, NO_CHUNK, ChunkColumns, chunk_indexes
-from .local_scan import METADATA, ChunkScan, scan
+from .local_scan import ChunkScan, scan
 from .nodes import Layout
 
 Indexes: TypeAlias = npt.NDArray[np.int64]

@@ -14,16 +14,12 @@ from typing import Final
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
 from ..core.grid.chunk_keys import ChunkKeys, DraftKeys, N5Keys
-from ..storage.base import Storage
+from ..storage.base import METADATA, Storage
 from ..storage.local.files import storage_error
 from ..storage.local.storage import LocalStorage
 from .chunk_columns import NO_CHUNK, ChunkColumns, chunk_indexes
 from .nodes import Layout
 
-METADATA: Final = frozenset(
-    {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
-)
-"""Names next to chunks that are not chunks, in all formats."""
 _BATCH: Final = 4096
 """Number of entries of a directory that are interpreted together."""
 _MAX_NAMED_UNCLAIMED: Final = 5

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .sides import Region
 
 MAX_INNER_CHUNKS: Final = 64
-"""Maximum number of leaves that a job reads again, apart from one for every further kind."""
+"""Maximum number of inner chunks that a job reads again, apart from one for every further kind."""
 MAX_BYTES: Final = 256 << 20
 """Maximum of decoded bytes that a job reads again, with the same exception."""
 SAMPLED: Final = 5
@@ -40,7 +40,7 @@ _OF_SHARD: Final = 4
 
 
 class Sampler:
-    """Selects the leaves that a job reads again; limited per job and deterministic for a job id.
+    """Selects the inner chunks that a job reads again; limited per job and deterministic for a job id.
 
     A *kind* is a route together with the codec chains, the data type and the memory order on both sides. If
     one inner chunk of a kind is correct, the others can differ only in their own bytes and location. The
