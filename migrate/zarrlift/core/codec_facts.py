@@ -249,7 +249,7 @@ class CodecFacts:
     objects: Objects | None = None
     """The values of an object codec; None for other codecs."""
     package: str | None = None
-    """A package that decodes it, apart from what zarrlift requires."""
+    """A package that decodes it and that a bare install does not have."""
     extra: str | None = None
     """The extra that installs the package."""
     like: Like | None = None

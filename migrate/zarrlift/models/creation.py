@@ -32,8 +32,8 @@ from ..storage.open_storage import Place, open_storage
 from ..storage.remote.store_writer import writer_for
 from ..storage.writer import Writer
 from .functions import Modelled, show
-from .schemas import library
 from .model_storage import ModelStorage, consolidated, node_documents
+from .schemas import library
 from .zom import Flat, flatten, format_of, is_group
 
 _READ: Final = (

@@ -198,8 +198,8 @@ def strict_problems(document: JSONObject, dtype: np.dtype[Any] | None) -> Iterat
             found, expected = excerpt(document[name]), " or ".join(words)
             yield bad_member(f"{name} is invalid", found=found, expected=expected)
     yield from codec_problems(document)
-    if dtype is not None:
+    if dtype is not None and not dtype.hasobject:
         try:
             v2_fill_to_scalar(document.get("fill_value"), dtype)
         except ZarrstackError as error:
-            yield error.problem
+            yield type(error).of(error.problem, before="fill_value: ").problem
