@@ -36,19 +36,10 @@ class Bucket:
         self.asked: Counter[str] = Counter()
         self.instead: Callable[[web.Request], int | None] = lambda _: None
         self.fault: Callable[[web.Request], Fault | None] = lambda _: None
-        self.busy = 0
-        """Requests that are being answered."""
         self.port = 0
         self._next = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.busy += 1
-        try:
-            return await self._answer(request)
-        finally:
-            self.busy -= 1
-
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.asked[request.method] += 1
         self.asked["copy"] += not COPIES.isdisjoint(name.lower() for name in request.headers)
         self.asked["parts"] += "partNumber" in request.query or request.query.get("comp") == "block"

@@ -8,7 +8,6 @@ import hmac
 import io
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -74,10 +73,6 @@ class Server(ABC):
     def objects(self, prefix: str = "") -> dict[str, bytes]:
         """All objects, by key."""
 
-    @abstractmethod
-    def uploads(self) -> list[str]:
-        """Uploads that nobody ended."""
-
 
 class Ours(Server):
     """`object_server.py`, which the benchmarks use, too."""
@@ -102,9 +97,6 @@ class Ours(Server):
     def objects(self, prefix: str = "") -> dict[str, bytes]:
         found = self.store.objects.get("bucket", {}).items()
         return {key: data for key, data in found if key.startswith(prefix)}
-
-    def uploads(self) -> list[str]:
-        return list(self.store.parts)
 
 
 class Process(Server):
@@ -207,9 +199,6 @@ class Moto(Process):
         self.ask("/moto-api/reset", "POST")
         self.ask("/bucket", "PUT")
 
-    def uploads(self) -> list[str]:
-        return re.findall(r"<UploadId>(.*?)</UploadId>", self.ask("/bucket?uploads", "GET"))
-
 
 class Versitygw(Process):
     """versitygw, in Go; objects are files in a folder."""
@@ -225,9 +214,6 @@ class Versitygw(Process):
     def clear(self) -> None:
         shutil.rmtree(self._folder / "objects/bucket", ignore_errors=True)
         (self._folder / "objects/bucket").mkdir()
-
-    def uploads(self) -> list[str]:
-        return [path.name for path in self._folder.glob("objects/bucket/.sgwtmp/multipart/*/*")]
 
 
 class Azurite(Process):
@@ -279,10 +265,6 @@ class Azurite(Process):
         signature = f"SharedKey {AZURITE_ACCOUNT}:{base64.b64encode(digest).decode()}"
         headers = {"x-ms-date": date, "x-ms-version": "2021-08-06", "Authorization": signature}
         self.ask(f"{path}?restype=container", method, headers=headers)
-
-    def uploads(self) -> list[str]:
-        """Blocks without a blob are removed by the service, and cost nothing to forget."""
-        return []
 
 
 _GOOGLE_PAGE = 4000
@@ -339,9 +321,6 @@ class FakeGcs(Process):
             with urllib.request.urlopen(f"{self._address}/bucket/{quote(item['name'], safe='')}") as answered:
                 contents[item["name"]] = answered.read()
         return contents
-
-    def uploads(self) -> list[str]:
-        return list(self._parts)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """An answer of the XML API."""

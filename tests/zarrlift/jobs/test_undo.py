@@ -69,24 +69,6 @@ def test_a_failed_update_is_undone_as_a_whole(tmp_path: Path) -> None:
     assert directories(tmp_path) == ["source"]
 
 
-@pytest.mark.slow(one_in=48)
-@pytest.mark.parametrize("after", range(1, 33))
-@pytest.mark.parametrize("change", [grow_with_a_damaged_chunk, shrink, change_attributes])
-def test_a_killed_update_is_undone_as_a_whole(
-    change: Callable[[Path], None], after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
-    migrated(source, result)
-    change(source)
-    with monkeypatch.context() as patched:
-        dying(patched, after)
-        with suppress(Killed):
-            zarrlift.update(result)
-    outcome = zarrlift.undo(result)
-    assert (outcome.state, outcome.problems) == ("undone", ())
-    assert directories(tmp_path) == ["source"]
-
-
 @pytest.mark.parametrize("changes", [1, 2])
 def test_documents_of_several_interrupted_updates_are_those_of_the_job(
     changes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,8 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from hypothesis import example, given
+from hypothesis import strategies as st
 from numcodecs import Zlib
 from tests.support.bucket import Bucket
+from tests.support.chances import examples
 from tests.support.changing_archives import ChangingArchive
 from tests.support.job_archives import other_archive, tree, write_archive
 from tests.support.job_processes import Killed, dying
@@ -146,39 +150,6 @@ def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str
         shutil.rmtree(fresh)
         Path(f"{fresh}.zarrlift.db").unlink()
     assert zarrlift.verify(result, full=True).ok
-
-
-@pytest.mark.slow(one_in=11)
-@pytest.mark.parametrize("way", ["update", "resume"])
-@pytest.mark.parametrize("wish", ["as it is", "sharded", "other chunks", "empty ones left out"])
-def test_a_killed_update_goes_on(
-    wish: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
-    wanted = recipe(source, WISHES[wish])
-    migrated(source, result, recipe=wanted)
-    changing = ChangingArchive(source, f"kills {wish}")
-    kills = 0
-    for number in range(3):
-        for _ in range(4):
-            changing.change()
-        for attempt in range(3):
-            with monkeypatch.context() as patched:
-                dying(patched, changing.chance.randrange(1, 40))
-                try:
-                    if attempt == 0 or way == "update":
-                        zarrlift.update(result, delete=True)
-                    else:
-                        zarrlift.resume(result)
-                except Killed:
-                    kills += 1
-            if attempt == 0:
-                changing.change()  # the source does not wait
-        assert zarrlift.update(result, delete=True).ok
-        fresh = migrated(source, tmp_path / f"fresh {number}", recipe=wanted, verify="none")
-        assert tree(result) == tree(fresh)
-        assert not list(tmp_path.glob("result.zarrlift-*"))
-    assert kills
 
 
 def changed_archive(tmp_path: Path, **options: Any) -> tuple[Path, Path]:
@@ -471,22 +442,27 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 
-def shrink(array: zarr.Array) -> None:
-    array.resize((14, 20))
+def resized(rows: int, columns: int, values: Any = None) -> Callable[[zarr.Array], None]:
+    """A change of the shape; what is new has these values, if any."""
+
+    def change(array: zarr.Array) -> None:
+        before = array.shape
+        array.resize((rows, columns))
+        if values is not None:
+            array[before[0] :] = values
+            array[:, before[1] :] = values
+
+    return change
 
 
-def shrink_and_grow(array: zarr.Array) -> None:
-    array.resize((15, 33))
-    array[:, 20:] = 7
-
-
-def shrink_to_nothing(array: zarr.Array) -> None:
-    array.resize((0, 20))
-
-
-def grow_with_other_values(array: zarr.Array) -> None:
-    array.resize((26, 20))
-    array[19:] = 8
+CHANGES = {
+    "shorter": [resized(14, 20)],
+    "shorter and wider": [resized(15, 33, 7)],
+    "to nothing": [resized(0, 20)],
+    "longer": [resized(26, 20, 8)],
+    "shorter and longer again": [resized(9, 20), resized(5, 20), resized(13, 20), resized(22, 20)],
+}
+"""Changes of a source, each followed by updates that are killed."""
 
 
 def write(path: Path) -> zarr.Array:
@@ -521,58 +497,28 @@ def require_old_or_new(result: Path, old: np.ndarray, new: np.ndarray) -> None:
         assert not wrong.any(), (shown.shape, np.argwhere(wrong)[:3])
 
 
-@pytest.mark.slow(one_in=300)
-@pytest.mark.parametrize("after", range(1, 45, 2))
-@pytest.mark.parametrize("wish", RECIPES)
-@pytest.mark.parametrize("change", [shrink, shrink_and_grow, shrink_to_nothing, grow_with_other_values])
-def test_a_killed_update_shows_no_value_of_neither_version(
-    change: Callable[[zarr.Array], None],
-    wish: str,
-    after: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    source, result = tmp_path / "source", tmp_path / "result"
-    array = write(source)
-    old = array[...]
+@examples(24)
+@given(st.sampled_from([*CHANGES]), st.sampled_from([*RECIPES]), st.integers(1, 45))
+@example("shorter and longer again", "other chunks in shards", 13)
+def test_a_killed_update_shows_no_value_of_neither_version(what: str, wish: str, after: int) -> None:
     wanted = zarrlift.Recipe(base=zarrlift.ArrayRecipe(**RECIPES[wish]))
-    assert zarrlift.migrate(source, result, recipe=wanted).ok
-    change(array)
-    new = array[...]
-    zarr.consolidate_metadata(source, zarr_format=2)
-    for attempt in range(2):
-        with monkeypatch.context() as patched:
-            dying(patched, after + attempt)
-            with suppress(Killed):
-                zarrlift.update(result)
-        require_old_or_new(result, old, new)
-    assert zarrlift.update(result).ok
-    assert zarrlift.migrate(source, tmp_path / "fresh", recipe=wanted).ok
-    assert tree(result) == tree(tmp_path / "fresh")
-
-
-@pytest.mark.slow(one_in=23)
-@pytest.mark.parametrize("after", range(1, 45, 3))
-@pytest.mark.parametrize("wish", RECIPES)
-def test_an_array_that_grows_again_has_none_of_its_earlier_values(
-    wish: str, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, result = tmp_path / "source", tmp_path / "result"
-    array = write(source)
-    wanted = zarrlift.Recipe(base=zarrlift.ArrayRecipe(**RECIPES[wish]))
-    assert zarrlift.migrate(source, result, recipe=wanted).ok
-    for rows in (9, 5, 13):
-        array.resize((rows, 20))
-        zarr.consolidate_metadata(source, zarr_format=2)
-        with monkeypatch.context() as patched:
-            dying(patched, after)
-            with suppress(Killed):
-                zarrlift.update(result)
-    array.resize((22, 20))
-    zarr.consolidate_metadata(source, zarr_format=2)
-    assert zarrlift.update(result).ok
-    assert zarrlift.migrate(source, tmp_path / "fresh", recipe=wanted).ok
-    assert tree(result) == tree(tmp_path / "fresh")
+    with tempfile.TemporaryDirectory() as folder:
+        source, result, fresh = (Path(folder, name) for name in ("source", "result", "fresh"))
+        array = write(source)
+        assert zarrlift.migrate(source, result, recipe=wanted).ok
+        for number, change in enumerate(CHANGES[what]):
+            old = array[...]
+            change(array)
+            zarr.consolidate_metadata(source, zarr_format=2)
+            for attempt in range(2):
+                with pytest.MonkeyPatch.context() as patched, suppress(Killed):
+                    dying(patched, after + attempt)
+                    zarrlift.update(result)
+                if number == 0:
+                    require_old_or_new(result, old, array[...])
+        assert zarrlift.update(result).ok
+        assert zarrlift.migrate(source, fresh, recipe=wanted).ok
+        assert tree(result) == tree(fresh)
 
 
 def test_automatic_shards_stay_as_they_are(tmp_path: Path) -> None:
