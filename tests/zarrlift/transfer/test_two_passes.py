@@ -314,6 +314,7 @@ def test_a_shard_that_goes_away_between_the_passes_is_told(
     assert not (tmp_path / "new" / "a" / "zarr.json").exists()
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("share", [0.1, 1])
 def test_what_lies_between_and_is_removed_is_no_fill_value(
     share: float, rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
