@@ -32,6 +32,7 @@ ROOMS = {
         "codec_facts", "codec_members", "codec_table",
         "git_pointers", "identity_cache", "json_fields", "node_paths", "shapes",
         "data_types", "chain", "grid", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
+        "format_table",
     ),
     "zarrlift": (
         "errors", "core", "storage", "recipe", "archive", "formats", "conventions", "planning",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode
-from zarrlift.formats import table
+from zarrlift.core import format_table as table
 from zarrlift.formats.tree import reader
 from zarrlift.recipe.options import Reading
 from zarrlift.storage.base import Storage

@@ -179,18 +179,18 @@ def chunk_indexes(names: Sequence[str], keys: ChunkKeys, grid: Grid) -> Indexes:
 def _all_regular(names: Sequence[str], keys: KeyEncoding | N5Keys, grid: Grid) -> Indexes | None:
     """The same if every key has the form of a chunk's key; None if one has not, or is unusually long."""
     separator = "/" if isinstance(keys, N5Keys) else keys.separator
-    led = isinstance(keys, KeyEncoding) and keys.name == "default"
+    has_c = isinstance(keys, KeyEncoding) and keys.name == "default"
     text = np.frombuffer(("\n".join(names) + "\n").encode("utf-8", "surrogatepass"), np.uint8)
     at_end = text == _NEWLINE
     stops = np.flatnonzero(at_end | (text == ord(separator)))
     ndim = len(grid.shape)
-    fields = ndim + led
+    fields = ndim + has_c
     if len(stops) != len(names) * fields or not at_end[stops[fields - 1 :: fields]].all():
         return None
     others = len(text) - len(stops)
     starts = np.concatenate(([0], stops[:-1] + 1)).reshape(-1, fields)
     ends = stops.reshape(-1, fields)
-    if led:
+    if has_c:
         if (ends[:, 0] - starts[:, 0] != 1).any() or (text[starts[:, 0]] != _C).any():
             return None
         starts, ends, others = starts[:, 1:], ends[:, 1:], others - len(names)

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from zarrstack.core.errors import UnsupportedError
 
-from ..storage.base import METADATA, ListedPage, Storage
+from ..core.format_table import DOCUMENT_NAMES
+from ..storage.base import ListedPage, Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.versions import version_numbers
 from .chunk_columns import MAX_IN_MEMORY, NO_CHUNK, ChunkColumns, chunk_indexes
@@ -181,7 +182,7 @@ def _found(
     prefix = layout.prefix(path)
     result = storage.list_objects(
         prefix,
-        lambda: ListedChunks(layout, prefix, METADATA | children, count),
+        lambda: ListedChunks(layout, prefix, DOCUMENT_NAMES | children, count),
         partial(_some_keys, layout, path),
     ).found
     if not result.versioned and storage.beneath is not None:

@@ -13,8 +13,9 @@ from typing import Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
+from ..core.format_table import DOCUMENT_NAMES
 from ..core.grid.chunk_keys import ChunkKeys, DraftKeys, N5Keys
-from ..storage.base import METADATA, Storage
+from ..storage.base import Storage
 from ..storage.local.files import storage_error
 from ..storage.local.storage import LocalStorage
 from .chunk_columns import NO_CHUNK, ChunkColumns, chunk_indexes
@@ -81,7 +82,7 @@ class _Scan:
         self.node = path
         self.prefix = layout.prefix(path)
         self.counts = layout.objects.counts
-        self.passed_over = METADATA | children if children else METADATA
+        self.passed_over = DOCUMENT_NAMES | children if children else DOCUMENT_NAMES
         self.follow_links = follow_links
         self.found = ChunkScan()
         self.found.sized = self.found.versioned = not names_only

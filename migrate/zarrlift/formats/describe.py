@@ -38,8 +38,8 @@ def describe(
     Raises UsageError if there is no archive, or if its format is not known; problems of nodes are in the
     nodes.
     """
+    from ..core.format_table import FORMATS
     from .detect import detect
-    from .table import FORMATS
     from .tree.reader import read
 
     options = options.settled()
@@ -53,7 +53,7 @@ def read_alike(format: Format, first: Reading, second: Reading) -> bool:
 
     Links are excluded, because each run compares what they lead to.
     """
-    from .table import FORMATS
+    from ..core.format_table import FORMATS
 
     options = FORMATS[format].options
     first, second = first.settled(), second.settled()

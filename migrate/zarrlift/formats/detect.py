@@ -10,11 +10,11 @@ from zarrstack.core.errors import MetadataError, UsageError
 from zarrstack.core.json_text import excerpt
 from zarrstack.core.paths import join
 
+from ..core.format_table import DRAFT, MARKERS, V3, MarkerDocument
+from ..core.format_table import V2_ARRAY as ARRAY
 from ..core.git_pointers import pointer
 from ..recipe.options import Format, require_format
 from ..storage.base import Storage
-from .table import DRAFT, MARKERS, V3, MarkerDocument
-from .table import V2_ARRAY as ARRAY
 from .tree.conflicts import format_of_chunks
 from .tree.documents import documents_at, parse_object, parsed_or_none
 

@@ -19,23 +19,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import join
 
-from ..archive.nodes import Layout
+from ..archive.nodes import ArrayNode, Layout
+from ..core.format_table import N5 as DOCUMENT
 from ..core.grid.frames import N5Blocks
 from ..core.identity_cache import IdentityCache
 from ..core.n5.dataset import N5Dataset, describe_dataset, user_attributes, version_problem
 from ..core.problems import note
 from ..recipe.options import Axes
 from ..storage.base import DirectoryEntry
-from .table import N5 as DOCUMENT
 from .tree.directory import NodeDirectory
-from .tree.open_tree import DescribedArray, Tree
-from .tree.reader import Describer
+from .tree.reader import ArchiveReader
 
 _OF_GROUPS: Final = frozenset(
     {"axes", "downsamplingFactors", "offset", "pixelResolution", "resolution", "scales", "translate", "units"}
@@ -85,12 +84,12 @@ def _per_axis(value: JSON, ndim: int) -> bool:
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
-class _Nodes(Describer):
+class _Reader(ArchiveReader):
     """Every directory is a node; axes are in the requested order."""
 
-    def __init__(self, tree: Tree) -> None:
-        super().__init__(tree)
-        self._axes = cast("Axes", tree.reading.settled().axes)
+    def __init__(self, *archive: Any, only: bool) -> None:
+        super().__init__(*archive, only=only)
+        self._axes = cast("Axes", self.reading.settled().axes)
         self._datasets: IdentityCache[tuple[JSONObject, Layout | None, tuple[Problem, ...]]]
         self._datasets = IdentityCache(self._describe)
 
@@ -101,9 +100,9 @@ class _Nodes(Describer):
 
     def _was_dataset(self, place: NodeDirectory) -> bool:
         """Whether a directory with an unreadable document was a dataset: it contains blocks, or nothing."""
-        if not place.path or not isinstance(self.tree.parsed(place, DOCUMENT), Problem):
+        if not place.path or not isinstance(self.parsed(place, DOCUMENT), Problem):
             return False
-        directories = self.tree.directories
+        directories = self.directories
         inner = [path for path in directories if path.startswith(f"{place.path}/")]
         names = {path[len(place.path) + 1 :].partition("/")[0] for path in inner}
         return all(_NUMBER.fullmatch(name) for name in names) and not any(
@@ -120,18 +119,18 @@ class _Nodes(Describer):
             rows = layout.grid.counts[-1 if self._axes == "reversed" else 0]
         return _NUMBER.fullmatch(name) is not None and int(name) < rows
 
-    def describe_array(
+    def read_array(
         self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
-    ) -> DescribedArray:
+    ) -> ArrayNode:
         problems.extend(self._version(place))
-        data = self.tree.parse(place, DOCUMENT, problems)
+        data = self.parse(place, DOCUMENT, problems)
         if data is None:
-            return DescribedArray()
+            return self.array(place, problems)
         attributes, layout, more = self._datasets(data)
         problems.extend(problem.at(key=join(place.path, DOCUMENT)) for problem in more)
         if layout is not None:
             problems.extend(axes_note(attributes, self._axes, len(layout.shape)))
-        return DescribedArray(attributes=attributes, layout=layout)
+        return self.array(place, problems, layout, attributes=attributes)
 
     def _describe(self, data: JSONObject) -> tuple[JSONObject, Layout | None, tuple[Problem, ...]]:
         """Attributes, layout and problems of a dataset."""
@@ -139,9 +138,9 @@ class _Nodes(Describer):
         layout = None if dataset is None else _layout(dataset, self._axes)
         return user_attributes(data), layout, tuple(problems)
 
-    def describe_group(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject:
+    def read_group(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject:
         problems.extend(self._version(place))
-        data = self.tree.parse(place, DOCUMENT, problems)
+        data = self.parse(place, DOCUMENT, problems)
         if data is None:
             return {}
         attributes = user_attributes(data)
@@ -150,7 +149,7 @@ class _Nodes(Describer):
 
     def _version(self, place: NodeDirectory) -> Iterator[Problem]:
         """Problems of the version, which is significant at the root; elsewhere it is a copy."""
-        data = None if place.path else self.tree.parsed(place, DOCUMENT)
+        data = None if place.path else self.parsed(place, DOCUMENT)
         if isinstance(data, dict) and (problem := version_problem(data)) is not None:
             yield problem.at(key=DOCUMENT)
 
@@ -167,4 +166,4 @@ def _layout(dataset: N5Dataset, axes: Axes) -> Layout:
     )
 
 
-describer = _Nodes
+reader = _Reader

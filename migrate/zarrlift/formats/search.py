@@ -201,7 +201,7 @@ class _Search:
             if not entry.is_dir:
                 if place.root is None and positions is None:
                     self._file(place, entry, path)
-            elif not (drafts and name in ("meta", "data")) and self._leads(place, entry, path):
+            elif not (drafts and name in ("meta", "data")) and self._may_enter(place, entry, path):
                 children.append(
                     _Place(
                         path=path,
@@ -214,7 +214,7 @@ class _Search:
                 )
         return children
 
-    def _leads(self, place: _Place, entry: DirectoryEntry, path: str) -> bool:
+    def _may_enter(self, place: _Place, entry: DirectoryEntry, path: str) -> bool:
         """Whether to enter a directory: no link in an archive, to a place above it, or followed before."""
         if entry.link is None:
             return True
@@ -234,7 +234,11 @@ class _Search:
                 self.problems.append(broken_link(path, entry.link))
             return
         local = isinstance(self.storage, LocalStorage)
-        if suffix.lower() not in (*SUFFIXES, ".tar") or not local or not self._leads(directory, entry, path):
+        if (
+            suffix.lower() not in (*SUFFIXES, ".tar")
+            or not local
+            or not self._may_enter(directory, entry, path)
+        ):
             return
         try:
             place = _Place(path=path, named=True, real=entry.link or "", by_link=entry.link is not None)

@@ -11,7 +11,7 @@ Behaviour of zarr 1.0.0 and 1.1.0 (observed):
 - Fill values are in JSON as Python writes them: bare NaN and Infinity, plain text for `S` and `U`
   (never base64, which v2 expects), a list for a struct.
 
-An array's document is converted to Zarr v2 terms and described by v2's describer; the remaining differences
+An array's document is converted to Zarr v2 terms and read by v2's reader; the remaining differences
 between the two formats are the compressor's form and the names of documents.
 """
 
@@ -26,19 +26,16 @@ from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, Zarr
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
-from ..archive.nodes import Layout
 from ..core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar
+from ..core.format_table import V1_ARRAY as ARRAY
 from ..core.problems import note, refusal
 from ..storage.base import DirectoryEntry
-from .table import V1_ARRAY as ARRAY
 from .tree.directory import NodeDirectory
 from .tree.documents import wrong_version
-from .tree.open_tree import DescribedArray, Tree
-from .tree.reader import Describer
-from .zarr_v2.array import V2Array, V2ArrayDescriber
+from .zarr_v2.array import V2Array
 from .zarr_v2.deviations import specified_fill
+from .zarr_v2.reader import V2ArrayReader
 
-ATTRIBUTES: Final = "attrs"
 _BEFORE: Final = "__zmeta__"
 """Document in which zarr 0.x stored an array's metadata: a pickle, which is not read."""
 _MEMBERS: Final = frozenset(
@@ -122,7 +119,7 @@ def _fill(fill: JSON, data: JSON) -> JSON:
             return base64.b64encode(fill.encode("ascii")).decode("ascii") if dtype.kind == "S" else fill
         return specified_fill(v2_fill_to_scalar(_by_name(fill, dtype), dtype), dtype) if dtype.names else fill
     except (ZarrstackError, UnicodeEncodeError, RecursionError):
-        # v2's describer reports the problem of the type or the value.
+        # v2's reader reports the problem of the type or the value.
         return fill
 
 
@@ -132,58 +129,41 @@ def _by_name(fill: JSON, dtype: Any) -> JSON:
     return {name: _by_name(item, dtype.fields[name][0]) for name, item in zip(dtype.names, fill, strict=True)}
 
 
-class _Nodes(Describer):
+class _Reader(V2ArrayReader):
     """Arrays have `meta`; their attributes are in `attrs`."""
-
-    def __init__(self, tree: Tree) -> None:
-        super().__init__(tree)
-        self._describer = V2ArrayDescriber()
 
     def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
         if place.is_array or self.is_array(place):
             return "array"
         return self.foreign_kind(place)
 
-    def describe_array(
-        self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
-    ) -> DescribedArray:
-        attributes = self.tree.parse(place, ATTRIBUTES, problems) or {}
+    def document(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject | None:
         if _BEFORE in place.documents and ARRAY not in place.documents:
             message = "an array of zarr 0.x: its metadata is a pickle, which is never read"
             problems.append(refusal("unsupported", message, key=join(place.path, _BEFORE)))
-        document = self.tree.parse(place, ARRAY, problems)
+        document, key = self.parse(place, ARRAY, problems), join(place.path, ARRAY)
         if document is None:
-            return DescribedArray(attributes=attributes)
-        layout, facts = self._describe(document, join(place.path, ARRAY), problems)
-        return DescribedArray(
-            attributes=attributes,
-            layout=layout,
-            fill_is_null=facts.fill_is_null,
-            fill_is_zero=facts.fill_is_zero,
-            extra=facts.extra,
-        )
-
-    def _describe(
-        self, document: JSONObject, key: str, problems: list[Problem]
-    ) -> tuple[Layout | None, V2Array]:
-        """Layout, and the content of the document in v2 terms."""
+            return None
         if (wrong := wrong_version(document, 1, key)) is not None:
             problems.append(wrong)
-            return None, V2Array(extra={})
+            return None
         if missing := sorted({"fill_value", "order"} - document.keys()):
-            # v2's describer would treat them as omissions of some v2 writers.
+            # v2's reader would treat them as omissions of some v2 writers.
             problems.append(refusal("metadata", f"{', '.join(missing)} is missing", key=key))
         try:
-            facts = self._describer.describe(in_v2_terms(document))
+            return in_v2_terms(document)
         except ZarrstackError as error:
             problems.append(error.problem.at(key=key))
-            return None, V2Array(extra={})
-        problems.extend(problem.at(key=key) for problem in facts.problems)
+            return None
+
+    def keys(
+        self, place: NodeDirectory, facts: V2Array, entries: Iterable[DirectoryEntry], problems: list[Problem]
+    ) -> KeyEncoding:
         if facts.shape == ():
             # zarr 1.1.0 creates such an array, but cannot store its chunk under the key "".
             message = "Zarr v1 has no key for the chunk of a zero-dimensional array"
-            problems.append(note("metadata", message, key=key))
-        return facts.layout(KeyEncoding("v2", ".")), facts
+            problems.append(note("metadata", message, key=join(place.path, ARRAY)))
+        return super().keys(place, facts, entries, problems)
 
 
-describer = _Nodes
+reader = _Reader

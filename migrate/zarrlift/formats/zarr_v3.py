@@ -22,19 +22,18 @@ from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 from zarrstack.core.paths import join
 from zarrstack.core.shard_index import IndexFormat
 
-from ..archive.nodes import Layout, SourceDocument
+from ..archive.nodes import ArrayNode, Layout, SourceDocument
 from ..core.chain.chain import Chain
 from ..core.codecs.pipeline import Pipeline
 from ..core.data_types.v3 import DataType, fill_from_json, fill_to_json
+from ..core.format_table import V3 as NAME
 from ..core.grid.frames import Shards
 from ..core.problems import any_refusal, attempt, refusal, warning
 from ..core.shapes import Shape, read_lengths, whole_chunks
 from ..storage.base import DirectoryEntry
-from .table import V3 as NAME
 from .tree.directory import NodeDirectory
 from .tree.documents import EntryProblems, wrong_version
-from .tree.open_tree import DescribedArray, Tree
-from .tree.reader import Describer
+from .tree.reader import ArchiveReader
 
 SHARDING: Final = "sharding_indexed"
 _NEEDED: Final = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs", "fill_value")
@@ -250,20 +249,20 @@ _CHUNK: Final = re.compile(r"c(\.[0-9]+)*|[0-9]+(\.[0-9]+)*")
 """Name of a chunk's file, in either key encoding."""
 
 
-class _Nodes(Describer):
+class _Reader(ArchiveReader):
     """Every node has a `zarr.json`."""
 
     listed_in = NAME
 
-    def __init__(self, tree: Tree) -> None:
-        super().__init__(tree)
+    def __init__(self, *archive: Any, only: bool) -> None:
+        super().__init__(*archive, only=only)
         self._describer = V3ArrayDescriber()
 
     def kind(self, place: NodeDirectory) -> Literal["array", "group"] | None:
         """An array if its type is unknown: an array contains values, which must not be lost silently."""
         if place.is_array:
             return "array"
-        data = self.tree.parsed(place, NAME)
+        data = self.parsed(place, NAME)
         if data is None:
             return self.foreign_kind(place)
         if isinstance(data, Problem) or data.get("node_type") != "group":
@@ -273,46 +272,45 @@ class _Nodes(Describer):
     def is_chunk(self, name: str) -> bool:
         return _CHUNK.fullmatch(name) is not None
 
-    def describe_array(
+    def read_array(
         self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
-    ) -> DescribedArray:
-        data = self.tree.parse(place, NAME, problems)
+    ) -> ArrayNode:
+        data = self.parse(place, NAME, problems)
         if data is None:
-            return DescribedArray()
+            return self.array(place, problems)
         if (wrong := wrong_version(data, 3, join(place.path, NAME))) is not None:
             problems.append(wrong)
-            return DescribedArray()
+            return self.array(place, problems)
         kind = data.get("node_type")
         if kind != "array":
             found = excerpt(kind) if "node_type" in data else "none"
             problems.append(refusal("metadata", "node_type is neither array nor group", found=found))
-            return DescribedArray()
+            return self.array(place, problems)
         facts = self._describer.describe(data)
         problems += facts.problems
-        return DescribedArray(attributes=facts.attributes, layout=facts.layout, extra=facts.extra)
+        return self.array(place, problems, facts.layout, attributes=facts.attributes, extra=facts.extra)
 
-    def describe_group(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject:
-        data = self.tree.parse(place, NAME, problems)
+    def read_group(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject:
+        data = self.parse(place, NAME, problems)
         return {} if data is None else group_members(data, problems)
 
     # ----- consolidated metadata
 
     def list_documents(self) -> None:
-        tree = self.tree
-        if tree.storage.can_list:
-            root = tree.directories[""]
+        if self.storage.can_list:
+            root = self.directories[""]
         else:
-            root = tree.root_alone()
-            tree.listing_root[""] = root
+            root = self.root_alone()
+            self.listing_root[""] = root
             # The document from which all nodes are read.
-            tree.sources.extend(
+            self.sources.extend(
                 SourceDocument(key=NAME, content=content)
                 for name, content in root.documents.items()
                 if name == NAME
             )
-        data = tree.parsed(root, NAME)
+        data = self.parsed(root, NAME)
         if self.kind(root) == "group" and isinstance(data, dict):
-            tree.listed = self._list(data)
+            self.listed = self._list(data)
 
     def _list(self, data: JSONObject) -> dict[str, JSONObject] | None:
         """The documents in the root's consolidated metadata, by key; None if there is none."""
@@ -323,7 +321,7 @@ class _Nodes(Describer):
         metadata = block.get("metadata") if isinstance(block, dict) else None
         if not isinstance(metadata, dict) or not all(isinstance(entry, dict) for entry in metadata.values()):
             message = "not consolidated metadata"
-            self.tree.problems.append(warning("consolidated", message, key=NAME, found=excerpt(block)))
+            self.problems.append(warning("consolidated", message, key=NAME, found=excerpt(block)))
             return None
         listed = {}
         apart = block.get(GUARD)
@@ -336,7 +334,7 @@ class _Nodes(Describer):
                     faults.add(refusal("name", message, key=NAME, found=found))
             else:
                 listed[join(path, NAME)] = _plain(entry)
-        self.tree.problems.extend(faults.problems())
+        self.problems.extend(faults.problems())
         return listed
 
     def in_listing(self, key: str, document: JSONObject) -> JSONObject | None:
@@ -353,4 +351,4 @@ def _plain(data: JSONObject) -> JSONObject:
     }
 
 
-describer = _Nodes
+reader = _Reader

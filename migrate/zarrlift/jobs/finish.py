@@ -13,9 +13,9 @@ from typing import Final, Unpack
 from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join
 
+from ..core.format_table import FORMATS
 from ..core.problems import command
 from ..errors import JobError
-from ..formats.table import FORMATS
 from ..planning.inventories import digest
 from ..planning.plans import Plan
 from ..recipe.keywords import JobPlaceKeywords, SourceOptionsKeywords, TakingOverKeywords

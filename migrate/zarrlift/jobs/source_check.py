@@ -22,8 +22,8 @@ from zarrstack.core.paths import join, parents
 from ..archive.chunk_inventory import Inventory
 from ..archive.inventory_file import InventoryFile
 from ..archive.local_scan import chunk_directories
+from ..core.format_table import FORMATS
 from ..formats.describe import describe
-from ..formats.table import FORMATS
 from ..formats.tree.documents import read_each
 from ..formats.tree.walk import passed_over
 from ..planning.inventories import Inventories, SourceInventory, changed_keys, digest, digests

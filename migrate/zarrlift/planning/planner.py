@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from typing import Final, Literal
 
 from zarrstack.core.errors import (
@@ -27,7 +26,7 @@ from ..core.json_document import document
 from ..core.node_paths import names_below
 from ..core.problems import any_refusal, note, refusal, warning
 from ..formats.tree.documents import read_each
-from ..recipe.options import FORMATS, Reading
+from ..recipe.options import Reading
 from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
 from ..storage.local.files import existing_directory
@@ -72,11 +71,7 @@ def make_plan(
     unnoticed = 0
     chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
     needed = {parent for path in chosen for parent in parents(path)} | chosen
-    # The documents of zarrlift's own formats are known by their names.
-    others = (
-        () if archive.format in FORMATS else [each.key for node in archive.nodes for each in node.documents]
-    )
-    children = names_below(chain((node.path for node in archive.nodes), others))
+    children = names_below(node.path for node in archive.nodes)
     applied = apply_conventions(archive, storage, recipe, in_place=in_place)
     planner = ArrayPlanner(
         storage,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, ge
 from zarrstack.core.errors import UsageError
 from zarrstack.core.similar_names import did_you_mean
 
+from ..core.format_table import FORMATS as FORMAT_ROWS
 from ..errors import JobError
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ StorageOptions: TypeAlias = Mapping[str, Any] | None
 
 Format: TypeAlias = str
 """Name of a source format: one of `FORMATS`."""
-FORMATS: Final = ("zarr1", "zarr2", "zarr3", "zarr3-draft", "n5")
-"""The formats included in zarrlift."""
+FORMATS: Final = tuple(sorted(FORMAT_ROWS))
+"""The names of formats that zarrlift reads."""
 Axes: TypeAlias = Literal["reversed", "kept"]
 """Axis orders of N5 arrays."""
 VerifyLevel: TypeAlias = Literal["none", "sample", "full"]

@@ -21,8 +21,8 @@ from zarrstack.core.units import (
     share_text,
 )
 
+from ..core.format_table import FORMATS
 from ..core.problems import command
-from ..formats.table import FORMATS
 from ..storage.unanswered import Unanswered
 from . import blocks as b
 

@@ -31,12 +31,6 @@ CLAIM: Final = ".zarrlift-claim"
 BESIDE: Final = ".zarrlift.claim"
 """Suffix of a claim that is next to a local directory or a repository, after its name."""
 
-
-METADATA: Final = frozenset(
-    {".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
-)
-"""Names of metadata documents at the root of an archive, in all formats."""
-
 READ_AHEAD: Final = 16 << 20
 WRITE_BEHIND: Final = 8 << 20
 """Bytes that a worker reads ahead from a store, and bytes that it writes without waiting for the response.

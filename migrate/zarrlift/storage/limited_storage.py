@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zarrstack.base.intercept import Call
 from zarrstack.layers.throttle import Throttle
 
-from .base import METADATA
+from ..core.format_table import DOCUMENT_NAMES
 from .transformer_stack import through
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ChunkThrottle(Throttle):
 def is_document(key: str) -> bool:
     """Whether a key is that of a metadata document, in any format."""
     name = key.rpartition("/")[2]
-    return name in METADATA or name.endswith(".json") or key.startswith("meta/")
+    return name in DOCUMENT_NAMES or name.endswith(".json") or key.startswith("meta/")
 
 
 def limited(storage: Storage, bucket: TokenBucket, clock: Clock, passed: Callable[[float], None]) -> Storage:

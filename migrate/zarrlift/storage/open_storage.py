@@ -17,7 +17,8 @@ from urllib.parse import quote, unquote, urlsplit
 from zarrstack.core.errors import UsageError
 from zarrstack.core.paths import local_path
 
-from .base import METADATA, Storage
+from ..core.format_table import DOCUMENT_NAMES
+from .base import Storage
 from .containers.places import ContainerPlace
 from .containers.table import SUFFIXES, index_of, open_container
 from .icechunk.place import is_icechunk_url
@@ -170,7 +171,7 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
         raise missing(path, text)
     if not exists(path):
         raise UsageError("a link leads nowhere", found=f"{path} -> {os.path.realpath(path)}")
-    if path.name in METADATA:
+    if path.name in DOCUMENT_NAMES:
         raise UsageError(
             "a metadata document is not an archive", found=str(path), advice=f"Give {path.parent}."
         )

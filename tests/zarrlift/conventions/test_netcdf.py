@@ -15,7 +15,7 @@ from tests.support.fixtures_index import archive as fixture
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode
-from zarrlift.formats.zarr_v2 import nodes
+from zarrlift.formats.zarr_v2 import reader
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 
 SCALAR = ("_scalar_",)
@@ -151,7 +151,7 @@ def test_verify_finds_that_they_are_lost(path: str, name: str, tmp_path: Path) -
 
 
 def test_verify_finds_that_the_reader_lost_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "with_netcdf_members", lambda attributes, *_: attributes)
+    monkeypatch.setattr(reader, "with_netcdf_members", lambda attributes, *_: attributes)
     source = fixture(BEFORE).path
     zarrlift.migrate(source, tmp_path / "out.zarr")
     report = zarrlift.verify(source, tmp_path / "out.zarr")

@@ -17,10 +17,10 @@ import pytest
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.cli.options import by_place
+from zarrlift.core import format_table as table
 from zarrlift.core.problems import command
 from zarrlift.errors import JobError
-from zarrlift.formats import table
-from zarrlift.formats.zarr_v2 import nodes
+from zarrlift.formats.zarr_v2 import reader as zarr_v2
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.option_words import option_words, remembered
 from zarrlift.recipe.options import Places, Reading
@@ -36,14 +36,14 @@ from zarrstack.core.units import quoted
 def asked(monkeypatch):
     """What each reading of the source was asked for: a reader of Zarr v2 that takes every option."""
     calls = []
-    real = nodes.describer
+    real = zarr_v2.reader
 
-    def describer(tree):
+    def reader(storage, row, reading, **options):
         names = ("follow_links", "axes", "allow_fallback")
-        calls.append({name: getattr(tree.reading, name) for name in names})
-        return real(tree)
+        calls.append({name: getattr(reading, name) for name in names})
+        return real(storage, row, reading, **options)
 
-    monkeypatch.setattr(nodes, "describer", describer)
+    monkeypatch.setattr(zarr_v2, "reader", reader)
     row = replace(table.FORMATS["zarr2"], options=("axes", "allow_fallback"))
     monkeypatch.setitem(table.FORMATS, "zarr2", row)
     return calls
@@ -117,7 +117,7 @@ def test_a_job_whose_format_is_not_read_here_is_refused(verb, source, tmp_path, 
         changed = json.dumps({**json.loads(plan), "format": "tiles"})
         job.execute("UPDATE meta SET value = ? WHERE name = 'plan'", (changed,))
         job.commit()
-    with pytest.raises(JobError, match=r"has the format 'tiles'.*expected zarr1, zarr2, zarr3"):
+    with pytest.raises(JobError, match=r"has the format 'tiles'.*expected n5, zarr1, zarr2, zarr3"):
         verb(destination)
 
 

@@ -14,17 +14,17 @@ from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join, parents, prefix_of
 
 from ...archive.nodes import ArrayNode, Node
+from ...core.format_table import FORMATS, V3, FormatRow
+from ...core.format_table import V2_ARRAY as ARRAY
+from ...core.format_table import V2_GROUP as GROUP
 from ...core.node_paths import nearest
 from ...core.problems import note, refusal
 from ...recipe.options import Format
 from ...storage.base import CLAIM, Storage
 from ...storage.local.storage import LocalStorage
-from ..table import FORMATS, V3
-from ..table import V2_ARRAY as ARRAY
-from ..table import V2_GROUP as GROUP
-from .directory import CHUNK, NodeDirectory
+from .directory import CHUNK, NodeDirectory, refuse
 from .documents import parsed_or_none
-from .walk import passed_over
+from .walk import chunk_root, passed_over
 
 
 def nodes_inside(
@@ -78,16 +78,29 @@ def foreign_node(key: str, other: Format, archive: Format) -> Problem:
     return refusal("format", message, key=key, advice="Move or exclude it.")
 
 
-def chunks_alone(path: str, key: str, document: str, *, called: str = "chunks") -> Problem:
-    """The refusal for chunks without an array's document, whose values cannot be decoded."""
-    return refusal(
-        "metadata",
-        f"{called} without an array",
-        node=path,
-        found=f"the key {key!r}",
-        expected=f"a document {join(path, document)!r}",
-        advice="Restore the document, or exclude the node.",
-    )
+def refuse_lone_chunks(
+    directories: dict[str, NodeDirectory],
+    nodes: dict[str, Node],
+    row: FormatRow,
+    is_chunk: Callable[[str], bool],
+) -> None:
+    """Refuse chunks without an array's document, whose values cannot be decoded."""
+    arrays = {path for path, node in nodes.items() if isinstance(node, ArrayNode)}
+    for path, place in directories.items():
+        chunk = place.chunk or next(filter(is_chunk, place.files), None)
+        if chunk is None or place.first(row.own) is not None or arrays.intersection(parents(path)):
+            continue
+        root = chunk_root(path, directories, is_key=is_chunk)
+        if root and not (root in nodes and nodes[root].refused):
+            problem = refusal(
+                "metadata",
+                f"{row.words[1]} without an array",
+                node=root,
+                found=f"the key {join(path, chunk)!r}",
+                expected=f"a document {join(root, row.nodes[0])!r}",
+                advice="Restore the document, or exclude the node.",
+            )
+            refuse(nodes, problem)
 
 
 _NAMED: Final = 20

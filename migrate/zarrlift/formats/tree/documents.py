@@ -24,12 +24,12 @@ import numpy as np
 from zarrstack.core.errors import MetadataError, Problem, Severity, StorageError
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 
+from ...core.format_table import V2_ARRAY, V2_ATTRIBUTES, V2_CONSOLIDATED, V2_GROUP
 from ...core.git_pointers import pointer
 from ...core.problems import refusal, warning
 from ...storage.base import Storage
 from ...storage.local.files import BadObjectError
 from ...storage.local.storage import LocalStorage
-from ..table import V2_ARRAY, V2_ATTRIBUTES, V2_CONSOLIDATED, V2_GROUP
 
 _EXPECTED = "a JSON object in UTF-8"
 MAX_LEVELS: Final = 100
@@ -190,14 +190,6 @@ class Documents:
                 self._alike[content] = result
         self.parsed[key] = result
         return result
-
-    def take(self, content: bytes, key: str, problems: list[Problem]) -> JSONObject | None:
-        """The content of a document; None, after adding a problem, if it is unreadable."""
-        data = self.read(content, key)
-        if isinstance(data, Problem):
-            problems.append(data)
-            return None
-        return data
 
 
 def read_each(storage: Storage, keys: Sequence[str]) -> Sequence[bytes | StorageError | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..base import METADATA
+from ...core.format_table import DOCUMENT_NAMES
 
 if TYPE_CHECKING:
     from ..remote.backend import ObjectState
@@ -52,7 +52,7 @@ def archive_root(children: Callable[[str], Mapping[str, bool]]) -> str:
     while True:
         here = children("/".join(prefix))
         here = {name: is_dir for name, is_dir in here.items() if name and name not in _PACKING}
-        if METADATA & here.keys():
+        if DOCUMENT_NAMES & here.keys():
             return "/".join(prefix)
         # A root without documents and with a single child is probably an archive packed with its directory;
         # in either case, the child with everything in it is an archive.

@@ -26,28 +26,27 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding, Separator
 from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError
 from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 from zarrstack.core.paths import join
 
-from ...archive.nodes import Layout, SourceDocument
+from ...archive.nodes import ArrayNode, Layout, SourceDocument
+from ...core.format_table import V2_ARRAY as ARRAY
+from ...core.format_table import V2_ATTRIBUTES as ATTRIBUTES
+from ...core.format_table import V2_CONSOLIDATED
+from ...core.format_table import V2_GROUP as GROUP
 from ...core.identity_cache import IdentityCache
 from ...core.problems import any_refusal, note, refusal, warning
 from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.files import BadObjectError
 from ..detect import foreign_place
-from ..table import V2_ARRAY as ARRAY
-from ..table import V2_ATTRIBUTES as ATTRIBUTES
-from ..table import V2_CONSOLIDATED
-from ..table import V2_GROUP as GROUP
 from ..tree.conflicts import array_and_group
 from ..tree.directory import CHUNK, NodeDirectory, unfollowed_link
 from ..tree.documents import consolidated_entries, wrong_version
-from ..tree.open_tree import DescribedArray, Tree
-from ..tree.reader import Describer
+from ..tree.reader import ArchiveReader
 from .array import NETCDF_MEMBERS, V2Array, V2ArrayDescriber
 from .deviations import FORMAT_AS_TEXT
 
@@ -111,43 +110,85 @@ def _kind(entry: DirectoryEntry, ndim: int) -> Separator | None:
 _KEYS: Final = {mark: KeyEncoding("v2", mark) for mark in (".", "/")}
 
 
-class _Nodes(Describer):
-    """Arrays have `.zarray`, groups `.zgroup`, and both may have `.zattrs`."""
+class V2ArrayReader(ArchiveReader):
+    """Reads arrays with the chunks of Zarr v2; `document` gives the `.zarray` that describes one."""
 
-    def __init__(self, tree: Tree) -> None:
-        super().__init__(tree)
+    def __init__(self, *archive: Any, only: bool) -> None:
+        super().__init__(*archive, only=only)
         self._describe: IdentityCache[V2Array] = IdentityCache(V2ArrayDescriber().describe)
         self._layout: IdentityCache[Layout | None] = IdentityCache(V2Array.layout)
-        self._consolidated: bytes | None = None
+
+    def read_array(
+        self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
+    ) -> ArrayNode:
+        """The array of the `.zarray` that `document` gives."""
+        assert self.row.attributes is not None
+        attributes = self.parse(place, self.row.attributes, problems) or {}
+        data = self.document(place, problems)
+        if data is None:
+            return self.array(place, problems, attributes=attributes)
+        key = join(place.path, self.row.nodes[0])
+        facts = self._describe(data)
+        problems.extend(problem.at(key=key) for problem in facts.problems)
+        attributes = with_netcdf_members(attributes, data, key, problems)
+        return self.array(
+            place,
+            problems,
+            self._layout(facts, self.keys(place, facts, entries, problems)),
+            attributes=attributes,
+            fill_is_null=facts.fill_is_null,
+            fill_is_zero=facts.fill_is_zero,
+            extra=facts.extra,
+        )
+
+    def document(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject | None:
+        """The `.zarray` that describes an array; None, after adding a problem, if there is none."""
+        raise NotImplementedError
+
+    def keys(
+        self,
+        place: NodeDirectory,
+        facts: V2Array,
+        entries: Iterable[DirectoryEntry],
+        problems: list[Problem],
+    ) -> KeyEncoding:
+        """The encoding of an array's chunk keys."""
+        return _KEYS[facts.separator or "."]
+
+
+class _Reader(V2ArrayReader):
+    """Arrays have `.zarray`, groups `.zgroup`, and both may have `.zattrs`."""
+
+    _consolidated: bytes | None = None
 
     # ----- consolidated metadata
 
     def list_documents(self) -> None:
-        tree, storage = self.tree, self.tree.storage
+        storage = self.storage
         target = storage.link(V2_CONSOLIDATED)
-        if target is not None and storage.leaves_root(target) and not tree.reading.follow_links:
+        if target is not None and storage.leaves_root(target) and not self.reading.follow_links:
             problem = unfollowed_link("", V2_CONSOLIDATED, target)
-            tree.problems.append(replace(problem, severity="warning", kind="consolidated"))
+            self.problems.append(replace(problem, severity="warning", kind="consolidated"))
             return
         try:
             content = self._consolidated = storage.get(V2_CONSOLIDATED)
             if content is not None:
-                tree.sources.append(SourceDocument(key=V2_CONSOLIDATED, content=content))
-                tree.listed, problems = consolidated_entries(content)
-                tree.problems.extend(problems)
+                self.sources.append(SourceDocument(key=V2_CONSOLIDATED, content=content))
+                self.listed, problems = consolidated_entries(content)
+                self.problems.extend(problems)
         except (MetadataError, BadObjectError) as error:
             if (foreign := foreign_place(storage, [V2_CONSOLIDATED])) is not None:
                 raise foreign from error
             if not storage.can_list and storage.get(ARRAY) is None:
-                error.problem = replace(error.problem, advice=tree.unlisted_advice())
+                error.problem = replace(error.problem, advice=self.unlisted_advice())
                 raise
-            tree.problems.append(replace(error.problem, severity="warning", kind="consolidated"))
+            self.problems.append(replace(error.problem, severity="warning", kind="consolidated"))
 
     def nothing(self) -> UsageError:
-        tree, content = self.tree, self._consolidated
-        found, advice = tree.storage.url, None
+        content = self._consolidated
+        found, advice = self.storage.url, None
         if content is not None:
-            why = tree.problems[0] if tree.listed is None and tree.problems else None
+            why = self.problems[0] if self.listed is None and self.problems else None
             reason = "it lists no node" if why is None else why.message
             detail = "" if why is None or why.found is None else f" ({why.found})"
             found = f"only {V2_CONSOLIDATED} in {found}, but {reason}{detail}"
@@ -160,50 +201,44 @@ class _Nodes(Describer):
 
     def needs_entries(self, place: NodeDirectory) -> bool:
         """Chunk keys with a separator may show which one it is."""
-        data = self.tree.parsed(place, ARRAY)
+        data = self.parsed(place, ARRAY)
         shape = data.get("shape") if isinstance(data, dict) else None
         return isinstance(shape, list) and len(shape) > 1
 
-    def describe_array(
-        self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
-    ) -> DescribedArray:
-        tree, storage, key = self.tree, self.tree.storage, join(place.path, ARRAY)
+    def document(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject | None:
         if GROUP in place.documents:
-            tree.parsed(place, GROUP)  # to compare consolidated ones
-            problems.append(array_and_group(storage, place.path, tree.directories))
-        attributes = tree.parse(place, ATTRIBUTES, problems) or {}
-        data = tree.parse(place, ARRAY, problems)
-        if data is None:
-            return DescribedArray(attributes=attributes)
-        if (note := shown_by_a_chunk(storage, place.path, data)) is not None:
-            problems.append(note.at(key=key))
-            data = {**data, "dtype": "|S1"}
-        facts = self._describe(data)
-        problems.extend(problem.at(key=key) for problem in facts.problems)
-        attributes = with_netcdf_members(attributes, data, key, problems)
+            self.parsed(place, GROUP)  # to compare consolidated ones
+            problems.append(array_and_group(self.storage, place.path, self.directories))
+        data = self.parse(place, ARRAY, problems)
+        if data is None or (warning := shown_by_a_chunk(self.storage, place.path, data)) is None:
+            return data
+        problems.append(warning.at(key=join(place.path, ARRAY)))
+        return {**data, "dtype": "|S1"}
+
+    def keys(
+        self,
+        place: NodeDirectory,
+        facts: V2Array,
+        entries: Iterable[DirectoryEntry],
+        problems: list[Problem],
+    ) -> KeyEncoding:
         mark, problem = facts.separator or ".", None
         if facts.shape is not None and len(facts.shape) > 1:
             try:
-                if not storage.can_list and facts.separator is None:
-                    entries = _probed(storage, place.path, len(facts.shape))
+                if not self.storage.can_list and facts.separator is None:
+                    entries = _probed(self.storage, place.path, len(facts.shape))
                 mark, problem = separator(facts.separator, len(facts.shape), entries)
             except StorageError as error:
                 mark, problem = ".", error.problem
         if problem is not None:
-            problems.append(problem.at(key=key))
-        return DescribedArray(
-            attributes=attributes,
-            layout=self._layout(facts, _KEYS[mark]),
-            fill_is_null=facts.fill_is_null,
-            fill_is_zero=facts.fill_is_zero,
-            extra=facts.extra,
-        )
+            problems.append(problem.at(key=join(place.path, self.row.nodes[0])))
+        return _KEYS[mark]
 
     # ----- groups
 
-    def describe_group(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject:
-        attributes = self.tree.parse(place, ATTRIBUTES, problems) or {}
-        data = self.tree.parse(place, GROUP, problems)
+    def read_group(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject:
+        attributes = self.parse(place, ATTRIBUTES, problems) or {}
+        data = self.parse(place, GROUP, problems)
         if data is not None:
             key = join(place.path, GROUP)
             _check_group(data, key, problems)
@@ -236,9 +271,6 @@ def _probed(storage: Storage, path: str, ndim: int) -> list[DirectoryEntry]:
     dotted, nested = storage.get_many(keys)
     entries = [DirectoryEntry(".".join(["0"] * ndim), is_dir=False)] if dotted is not None else []
     return [*entries, DirectoryEntry("0", is_dir=True)] if nested is not None else entries
-
-
-describer = _Nodes
 
 
 _UCS4: Final = 4
@@ -334,3 +366,6 @@ def _renamed(value: JSON) -> JSON:
         return value
     pairs = ((_RENAMED.get(name, name), name) for name in value)
     return {(old if new in value else new): value[old] for new, old in pairs}
+
+
+reader = _Reader

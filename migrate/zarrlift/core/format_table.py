@@ -1,6 +1,6 @@
-"""The source formats, one row each: the documents that show it, and the class that describes its nodes.
+"""The source formats, one row each: the documents that show it, and the module of `formats` that reads them.
 
-`tree.reader` reads the archives of every row.
+A new format is a row here and that module. `formats.tree.reader` reads the archives of every row.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Final
-
-from ..recipe.options import Format
 
 V2_ARRAY: Final = ".zarray"
 V2_GROUP: Final = ".zgroup"
@@ -22,11 +20,11 @@ V1_ARRAY: Final = "meta"
 DRAFT_CONSOLIDATED: Final = "meta/root/consolidated/.zmetadata"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class MarkerDocument:
     """A document that identifies a format."""
 
-    format: Format
+    format: str
     key: str
     what: str
     """Name of the format for people."""
@@ -48,16 +46,16 @@ class MarkerDocument:
         return self.is_array is not _never
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeFormat:
-    """A format: names of its documents, and where its nodes are described."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class FormatRow:
+    """A format: names of its documents, and where its nodes are read."""
 
-    name: Format
+    name: str
     title: str
     """Name of the format for people."""
     markers: tuple[MarkerDocument, ...]
-    describer: str
-    """The module, imported on first use, whose `describer` describes its nodes."""
+    module: str
+    """The module of `formats`, imported on first use, whose `reader` reads its nodes."""
     options: tuple[str, ...] = ()
     """Fields of `Reading` that this format alone has."""
     nodes: tuple[str, ...] = ()
@@ -68,7 +66,7 @@ class NodeFormat:
     """File that holds the attributes of a node; other programs may create it at any time."""
     more: tuple[str, ...] = ()
     """Further documents that may be in the directory of a node."""
-    others: Mapping[str, Format] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
     """Metadata documents of other formats."""
     no_strays: frozenset[str] = frozenset()
     """Further names of files that are not reported as strays."""
@@ -85,12 +83,22 @@ class NodeFormat:
         own = (*self.nodes, *((self.attributes,) if self.attributes else ()), *self.more)
         return tuple(dict.fromkeys((*own, *self.others)))
 
+    @property
+    def marker_names(self) -> tuple[str, ...]:
+        """Names of the documents that show the format, each once."""
+        return tuple(dict.fromkeys(marker.key for marker in self.markers))
+
     @cached_property
     def foreign(self) -> Mapping[str, MarkerDocument]:
         """The documents that show a node of another format."""
         markers = {marker.key: marker for marker in MARKERS}
         own = {*self.nodes, *self.more, V2_CONSOLIDATED}
         return {key: marker for key, marker in markers.items() if key not in own}
+
+    @cached_property
+    def own(self) -> tuple[str, ...]:
+        """Names of the documents that make a directory a node of the format."""
+        return (*self.nodes, *self.more)
 
     @cached_property
     def sources(self) -> frozenset[str]:
@@ -113,7 +121,7 @@ def _is_v3(data: Mapping[str, Any] | None) -> bool:
 def _is_draft(data: Mapping[str, Any] | None) -> bool:
     if data is None:
         return False
-    from ..core.draft_v3.nodes import is_entry
+    from .draft_v3.nodes import is_entry
 
     return is_entry(data)
 
@@ -132,7 +140,7 @@ def is_n5(data: Mapping[str, Any] | None) -> bool:
 
 
 def _is_n5_dataset(data: Mapping[str, Any] | None) -> bool:
-    from ..core.n5.dataset import is_dataset
+    from .n5.dataset import is_dataset
 
     return data is not None and is_dataset(data)
 
@@ -142,8 +150,8 @@ DRAFT: Final = MarkerDocument(
 )
 _V2: Final = partial(MarkerDocument, format="zarr2", matches=_always)
 _V2_NODES: Final = {V2_ARRAY: "zarr2", V2_GROUP: "zarr2"}
-FORMATS: Final[Mapping[Format, NodeFormat]] = {
-    "zarr2": NodeFormat(
+FORMATS: Final[Mapping[str, FormatRow]] = {
+    "zarr2": FormatRow(
         name="zarr2",
         title="Zarr v2",
         markers=(
@@ -151,24 +159,24 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
             _V2(key=V2_GROUP, what="a Zarr v2 group", is_array=_never),
             _V2(key=V2_CONSOLIDATED, what="consolidated Zarr v2 metadata", is_array=_never),
         ),
-        describer=".zarr_v2.nodes",
+        module="zarr_v2.reader",
         nodes=(V2_ARRAY, V2_GROUP),
         attributes=V2_ATTRIBUTES,
         others={V3: "zarr3", N5: "n5"},
         no_strays=frozenset({V2_ATTRIBUTES, V3, V2_CONSOLIDATED}),
         listing=V2_CONSOLIDATED,
     ),
-    "zarr3-draft": NodeFormat(
+    "zarr3-draft": FormatRow(
         name="zarr3-draft",
         title="2022 draft of Zarr v3",
         markers=(DRAFT,),
-        describer=".zarr_v3_draft.nodes",
+        module="zarr_v3_draft.reader",
         options=("allow_fallback",),
         nodes=("array.json", "group.json"),
         directories=False,
         listing=DRAFT_CONSOLIDATED,
     ),
-    "zarr3": NodeFormat(
+    "zarr3": FormatRow(
         name="zarr3",
         title="Zarr v3",
         markers=(
@@ -176,13 +184,13 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
                 format="zarr3", key=V3, what="Zarr v3 already", matches=_is_v3, is_array=_is_v3_array
             ),
         ),
-        describer=".zarr_v3",
+        module="zarr_v3",
         nodes=(V3,),
         others=_V2_NODES,  # for the same node, as after in-place work
         no_strays=frozenset({*_V2_NODES, V2_ATTRIBUTES, V2_CONSOLIDATED}),
         listing="consolidated metadata",
     ),
-    "n5": NodeFormat(
+    "n5": FormatRow(
         name="n5",
         title="N5",
         markers=(
@@ -190,7 +198,7 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
                 format="n5", key=N5, what="N5", matches=is_n5, is_array=_is_n5_dataset, certain=False
             ),
         ),
-        describer=".n5",
+        module="n5",
         options=("axes",),
         nodes=(N5,),
         attributes=N5,
@@ -199,7 +207,7 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
         every_directory=True,
         words=("dataset", "blocks"),
     ),
-    "zarr1": NodeFormat(
+    "zarr1": FormatRow(
         name="zarr1",
         title="Zarr v1",
         markers=(
@@ -214,7 +222,7 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
                 is_array=_always,
             ),
         ),
-        describer=".zarr_v1",
+        module="zarr_v1",
         nodes=(V1_ARRAY,),
         attributes="attrs",
         more=("__zmeta__",),
@@ -223,3 +231,7 @@ FORMATS: Final[Mapping[Format, NodeFormat]] = {
 }
 """In the order in which two at one place are named."""
 MARKERS: Final = tuple(marker for row in FORMATS.values() for marker in row.markers)
+DOCUMENT_NAMES: Final = frozenset(
+    name for row in FORMATS.values() if row.directories for name in row.sources | {*row.marker_names}
+)
+"""Names of metadata documents beside the chunks of an array or in a group, in all formats."""
