@@ -68,8 +68,6 @@ _.update_blocks
 
 # `base/sync_calls.py` and `base/transformer.py`, from the namespace of a class.
 _.awaits_only_below
-_.same_keys
-_.same_sizes
 
 # Nothing: the reference keeps the descriptor of the first one open (layers/cache/folder_control.py).
 _._of

@@ -53,6 +53,9 @@ STACK_ERRORS = (
 )  # fmt: skip
 JOB_ERRORS = ("Interrupted", "JobError", "SourceChangedError", "VerificationError", "WorkerError")
 
+AUTHORS = ("Call", "Intercept", "bounds", "cut")
+"""What a layer of another package needs besides its base class."""
+
 PUBLIC = {
     "zarrlift": {*FUNCTIONS, *DATA},
     "zarrlift.errors": {"Error", *STACK_ERRORS, *JOB_ERRORS},
@@ -68,6 +71,7 @@ PUBLIC = {
         "open_group",
         "create_array",
         "create_group",
+        *AUTHORS,
         *LAYERS,
     },
     "zarrstack.errors": {*STACK_ERRORS},

@@ -12,7 +12,6 @@ class Mask(StorageTransformer):
 
     name = "mask"
     in_metadata = True
-    same_keys = same_sizes = True
 
     def __init__(self, store=None, *, mask=85):
         super().__init__(store)
@@ -30,7 +29,6 @@ class Count(StorageTransformer):
     """Counts the primitives, and nothing else, by operation and key."""
 
     name = "count"
-    same_keys = same_sizes = False  # their reads count too
 
     def __init__(self, store=None):
         super().__init__(store)

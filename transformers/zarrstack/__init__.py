@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from .arrays import open as open  # noqa: A004
     from .arrays import open_array as open_array
     from .arrays import open_group as open_group
+    from .base.byte_ranges import bounds as bounds
+    from .base.byte_ranges import cut as cut
+    from .base.intercept import Call as Call
+    from .base.intercept import Intercept as Intercept
     from .base.registry import register as register
     from .base.stack import parse_stack as parse_stack
     from .base.stack import stack as stack
@@ -30,6 +34,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "StorageTransformer": "base.transformer",
+    # What authors of layers need.
+    "Call": "base.intercept",
+    "Intercept": "base.intercept",
+    "bounds": "base.byte_ranges",
+    "cut": "base.byte_ranges",
     "create_array": "arrays",
     "create_group": "arrays",
     "open": "arrays",

@@ -5,8 +5,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 
-from zarrstack import StorageTransformer
-from zarrstack.base.byte_ranges import cut
+from zarrstack import StorageTransformer, cut
 from zarrstack.errors import ChunkError, UsageError
 
 
@@ -14,7 +13,6 @@ class Encrypt(StorageTransformer):
     """Encrypts every value with AES-256-GCM; names and listings stay readable."""
 
     name = "encrypt"
-    same_keys = True
 
     def __init__(self, store: Store | None = None, *, variable: str = "ZARR_KEY") -> None:
         super().__init__(store)

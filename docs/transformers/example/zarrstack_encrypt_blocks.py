@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
-from zarrstack import StorageTransformer
-from zarrstack.base.byte_ranges import bounds
+from zarrstack import StorageTransformer, bounds
 from zarrstack.errors import ChunkError, UsageError
 
 FORMAT = b"blocks-1"
@@ -22,7 +21,6 @@ class EncryptBlocks(StorageTransformer):
     """Encrypts values with AES-256-GCM, block by block, so that parts of them can be read."""
 
     name = "encrypt-blocks"
-    same_keys = True
 
     def __init__(self, store: Store | None = None, *, variable: str = "ZARR_KEY") -> None:
         super().__init__(store)

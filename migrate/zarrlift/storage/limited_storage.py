@@ -25,6 +25,8 @@ T = TypeVar("T")
 class ChunkThrottle(Throttle):
     """Limits chunks; metadata documents, by their names, do not wait."""
 
+    transparent = awaits_only_below = True
+
     def __init__(
         self, store: Store | None = None, *, passed: Callable[[float], None] = lambda _: None, **options: Any
     ) -> None:
@@ -32,8 +34,8 @@ class ChunkThrottle(Throttle):
         self._record_options(passed=passed)
         self._passed = passed
 
-    async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
-        return await (act() if is_document(call.key) else super()._run(call, act))
+    async def around(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
+        return await (act() if is_document(call.key) else super().around(call, act))
 
     def _pass(self, amount: float) -> None:
         self._passed(amount)

@@ -140,7 +140,7 @@ def test_a_name_that_zarr_or_zarrstack_uses_itself_is_refused_when_the_class_is_
     type("Decrypts", (Mask,), {name: lambda self, data: data}, overrides=[name])
 
 
-@pytest.mark.parametrize("name", ["_get_many", "_set_many", "_with_store", "_repr_html_", "_decrypt"])
+@pytest.mark.parametrize("name", ["_get_many", "_set_many", "_with_store", "_decrypt"])
 def test_a_hook_or_a_name_of_its_own_is_not_refused(name):
     type("Decrypts", (Mask,), {name: lambda self, data: data})
 
@@ -437,21 +437,7 @@ class Sealed(zarrstack.StorageTransformer):
         super().__init__(store)
 
 
-def test_a_stack_is_shown_from_the_array_down() -> None:
-    html = zarrstack.stack(MemoryStore(), zarrstack.Retry(attempts=3), zarrstack.ReadOnly())._repr_html_()
-    found = [html.index(text) for text in ("Retry", "attempts", "ReadOnly", "MemoryStore(")]
-    assert found == sorted(found)
-    assert "prefers-color-scheme: dark" in html
-    assert "<script" not in html
-
-
-def test_a_layer_without_a_store_can_be_shown() -> None:
-    assert "a layer without a store" in zarrstack.Retry()._repr_html_()
-
-
-def test_secrets_are_not_shown_and_options_are_text() -> None:
-    html = Sealed(MemoryStore(), key="sesame", label="<script>" + "x" * 1000)._repr_html_()
-    assert "sesame" not in html
-    assert "&lt;script&gt;" in html
-    assert "<script" not in html
-    assert html.count("x" * 400) == 0
+def test_secrets_are_not_shown() -> None:
+    text = repr(Sealed(MemoryStore(), key="sesame", label="door"))
+    assert "sesame" not in text
+    assert "door" in text

@@ -132,7 +132,7 @@ def test_an_absent_size_is_missing_and_no_error():
 
 async def test_a_cancelled_operation_is_neither():
     store, events = logged()
-    task = asyncio.ensure_future(store._run(Call("get", "a"), asyncio.Event().wait))
+    task = asyncio.ensure_future(store.around(Call("get", "a"), asyncio.Event().wait))
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -27,7 +27,6 @@ class Failing(StorageTransformer):
     """Each operation fails with the next of `errors`, until there are none left."""
 
     name = "failing"
-    same_keys = same_sizes = False
 
     def __init__(self, store=None, *, errors=()):
         super().__init__(store)

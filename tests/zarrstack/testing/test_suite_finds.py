@@ -15,22 +15,18 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from zarrstack import stack
 from zarrstack.core.errors import UsageError
-from zarrstack.testing import compare
+from zarrstack.testing import LayerTests, Place, compare
 from zarrstack.testing.suite import refused_as_read_only
 from zarrstack.testing.zarr_tests import HierarchyMachine, StoreMachine
 
 
 class DropsRange(Mask):
-    same_keys = same_sizes = True
-
     async def get(self, key, prototype, byte_range=None):
         return await super().get(key, prototype)
 
 
 class KeepsFirst(Mask):
     """A cache that no write invalidates."""
-
-    same_keys = same_sizes = True
 
     def __init__(self, store=None):
         super().__init__(store)
@@ -80,6 +76,28 @@ def test_a_wrong_layer_is_found(layer):
     # A layer may also be found out by an error of its own, where a dictionary gives an answer.
     with pytest.raises((AssertionError, FileNotFoundError)):
         check()
+
+
+class LeavesValues(Mask):
+    """Stores each value twice, once under a name that it does not list."""
+
+    async def set(self, key, value):
+        await self._store.set(f".copies/{key}", value)
+        await super().set(key, value)
+
+    async def list_prefix(self, prefix):
+        async for key in self._store.list_prefix(prefix):
+            if not key.startswith(".copies/"):
+                yield key
+
+
+def test_a_layer_that_leaves_something_below_after_clear_is_found(tmp_path):
+    class Tests(LayerTests):
+        def layers(self):
+            return [LeavesValues()]
+
+    with pytest.raises(AssertionError, match="copies"):
+        Tests().test_clear_leaves_nothing_below(Place(tmp_path))
 
 
 @pytest.mark.parametrize("keys", [("0", "0/0", "1"), ("0/0", "0", "1"), ("0/0/0", "0/0", "1")], ids="-".join)

@@ -28,13 +28,40 @@ def slice_of(byte_range: ByteRequest | None) -> slice:
 
 
 def bounds(byte_range: ByteRequest | None, length: int) -> tuple[int, int]:
-    """Start and stop of a request within a value of this length, clipped to the value; see `slice_of`."""
+    """Start and stop of `byte_range` within a value of this `length`, clipped to the value.
+
+    Positions past the end are not an error, and None is the whole value.
+
+    Raises
+    ------
+    ValueError
+        For an unknown kind of range.
+
+    Examples
+    --------
+    >>> from zarr.abc.store import SuffixByteRequest
+    >>> zarrstack.bounds(SuffixByteRequest(3), 10)
+    (7, 10)
+    """
     first, last, _ = slice_of(byte_range).indices(length)
     return first, max(first, last)
 
 
 def cut(value: Buffer, byte_range: ByteRequest | None) -> Buffer:
-    """Cut a byte range out of a value; ranges as in `slice_of`."""
+    """Cut `byte_range` out of `value`, as `bounds` understands it.
+
+    Raises
+    ------
+    ValueError
+        For an unknown kind of range.
+
+    Examples
+    --------
+    >>> from zarr.abc.store import RangeByteRequest
+    >>> from zarr.buffer import cpu
+    >>> zarrstack.cut(cpu.Buffer.from_bytes(b"12345"), RangeByteRequest(1, 3)).to_bytes()
+    b'23'
+    """
     return value if byte_range is None else value[slice(*bounds(byte_range, len(value)))]
 
 

@@ -140,12 +140,10 @@ class LayerOptions:
 
     def describe(self) -> str:
         """The layer without its store, as in `Cache(budget=1000)`."""
-        texts = (f"{name}={text}" for name, text in self.shown_options().items())
+        texts = (
+            f"{name}={'...' if name in self.secrets else repr(value)}" for name, value in self.options.items()
+        )
         return f"{type(self).__name__}({', '.join(texts)})"
-
-    def shown_options(self) -> dict[str, str]:
-        """The options as text for people, secrets as `...`."""
-        return {name: "..." if name in self.secrets else repr(value) for name, value in self.options.items()}
 
 
 def _value(text: str) -> JSON:

@@ -83,13 +83,6 @@ class Layer(LayerOptions, WrapperStore[Store]):
         above = [store.describe() for store in stores if isinstance(store, Layer)]
         return f"stack({', '.join([repr(stores[-1]), *above])})"
 
-    def _repr_html_(self) -> str:
-        from .notebook import stack_html
-
-        stores = tuple(descend(self, through=Layer))
-        layers = [store for store in stores if isinstance(store, Layer)]
-        return stack_html(None if stores[-1] is layers[-1] else stores[-1], layers)
-
     def __str__(self) -> str:
         return f"{self.name} > {self._store}"
 

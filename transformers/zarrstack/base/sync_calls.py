@@ -85,11 +85,13 @@ TWINS: Final[Mapping[str, Callable[..., Any]]] = {"get": get_sync, "set": set_sy
 def set_twins(kind: type) -> None:
     """Give a class of layers these methods if it declares `awaits_only_below`.
 
-    Any other class that overrides a coroutine and not its twin loses all three, which it would bypass.
+    Any other class that overrides a coroutine and not its twin, or `around`, loses all three: they would
+    bypass it, or have to wait.
     """
     own = vars(kind)
     derived = own.get("awaits_only_below", False)
-    if derived or any(name in own and twin.__name__ not in own for name, twin in TWINS.items()):
+    bypassed = any(name in own and twin.__name__ not in own for name, twin in TWINS.items())
+    if derived or bypassed or "around" in own:
         for twin in TWINS.values():
             if not derived or twin.__name__ not in own:
                 setattr(kind, twin.__name__, twin if derived else None)

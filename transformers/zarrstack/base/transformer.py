@@ -15,10 +15,8 @@ tests/zarrstack/base/test_questions.py fails on a method of the installed zarr t
 from __future__ import annotations
 
 import asyncio
-import warnings
-import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Self, TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from typing import Any, ClassVar, Self, TypeAlias
 
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
@@ -34,9 +32,6 @@ from .description import LayerOptions
 from .layer import Layer
 
 Values: TypeAlias = list[Buffer | None]
-
-QUESTIONS: Final[Mapping[str, str]] = {"exists": "same_keys", "getsize": "same_sizes"}
-"""Methods that ask about a value, and what a layer declares so that the store below can answer."""
 
 
 async def _unmerged(
@@ -69,19 +64,11 @@ class StorageTransformer(Layer):
     """
 
     transparent: ClassVar[bool] = False
-    """Whether each key that the layer lists names the same object as below, with the same bytes."""
+    """Whether each key that the layer lists names the same object as below, with the same bytes. A subclass
+    that overrides `get`, `set` or `around` declares it again."""
     in_metadata: ClassVar[bool] = False
     """Whether an array's metadata may name this layer. Metadata is untrusted: set True only if no
     configuration makes the layer access anything but the store below."""
-
-    same_keys: ClassVar[bool | None] = None
-    """For a layer that overrides `get` but not `exists`: whether the store below has a value for the same
-    keys. True: `exists` asks it. False: `exists` reads the whole value, without a warning.
-    """
-    same_sizes: ClassVar[bool | None] = None
-    """For a layer that overrides `get` but not `getsize`: whether values have the same length below. True:
-    `getsize` asks the store below. False: it reads the whole value, without a warning.
-    """
 
     awaits_only_below: ClassVar[bool] = False
     """Whether `get`, `set` and `delete` await only the store below, so that synchronous methods can run them,
@@ -102,21 +89,9 @@ class StorageTransformer(Layer):
                 "purposes. Choose another name."
             )
         sync_calls.set_twins(cls)
-        if "get" in vars(cls):  # what a parent declares is true of the parent's `get`
-            for question in QUESTIONS.values():
-                if question not in vars(cls):
-                    setattr(cls, question, None)
-
-    @classmethod
-    def reads_whole_values(cls) -> tuple[str, ...]:
-        """Those of `exists` and `getsize` that read whole values because the layer does not say otherwise."""
-        if cls.get is StorageTransformer.get:
-            return ()
-        return tuple(
-            method
-            for method, declared in QUESTIONS.items()
-            if getattr(cls, method) is getattr(StorageTransformer, method) and getattr(cls, declared) is None
-        )
+        own = vars(cls)
+        if "transparent" not in own and not own.keys().isdisjoint({"get", "set", "around"}):
+            cls.transparent = False  # what a parent declares is true of the parent's methods
 
     def check_below(self, layer: StorageTransformer) -> str | None:
         """Why `layer` may not be below this one, at any depth; None if it may."""
@@ -195,33 +170,25 @@ class StorageTransformer(Layer):
     get_ranges_sync: ClassVar[Any] = getattr(Store, "get_ranges_sync", None)
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value; asks the store below if `get` or `same_keys` allows it.
+        """Whether the key has a value; asks the store below, unless the layer overrides `get` and listings.
 
-        Otherwise it reads the whole value: an empty range is an error.
+        Then it reads the whole value: an empty range is an error.
         """
-        if self._asks_below("exists"):
+        if type(self).get is StorageTransformer.get or not self._lists_itself:
             return await self._store.exists(key)
         return await self.get(key, default_buffer_prototype()) is not None
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; asks the store below if `get` or `same_sizes` allows it.
+        """Length of the value in bytes; reads it if the layer overrides `get` and is not `transparent`.
 
         FileNotFoundError if the key is missing.
         """
-        if self._asks_below("getsize"):
+        if type(self).get is StorageTransformer.get or self.transparent:
             return await self._store.getsize(key)
         value = await self.get(key, default_buffer_prototype())
         if value is None:
             raise FileNotFoundError(key)
         return len(value)
-
-    def _asks_below(self, method: str) -> bool:
-        """Whether the store below answers a question as the layer's `get` would."""
-        kind = type(self)
-        if method in kind.reads_whole_values() and kind not in _WARNED:
-            _WARNED.add(kind)
-            warnings.warn(advice(kind), UserWarning, stacklevel=3)
-        return kind.get is StorageTransformer.get or bool(getattr(kind, QUESTIONS[method]))
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Total length in bytes of all values below a path, with `list_prefix` and `getsize`."""
@@ -278,18 +245,4 @@ def _internals() -> set[str]:
     """Private names of a layer's base classes that are not hooks for its authors."""
     bases = (Store, WrapperStore, LayerOptions, Layer, globals().get("StorageTransformer", Layer))
     names = {name for base in bases for name in vars(base) if name.startswith("_") and name[:2] != "__"}
-    return names - {"_get_many", "_set_many", "_with_store", "_supports_sync_io", "_repr_html_", "_abc_impl"}
-
-
-_WARNED: Final[weakref.WeakSet[type]] = weakref.WeakSet()
-"""Layers whose users have been warned."""
-
-
-def advice(kind: type[StorageTransformer]) -> str:
-    """What the author of a layer can do if `exists` or `getsize` reads whole values."""
-    methods = " and ".join(f"`{method}`" for method in kind.reads_whole_values())
-    return (
-        f"layer {kind.name!r} ({kind.__qualname__}) overrides `get`, so {methods} would read whole values. "
-        "Override them, or set `same_keys` and `same_sizes` in the class: True if the store below has the "
-        "same keys, and values of the same length; False if only reading tells."
-    )
+    return names - {"_get_many", "_set_many", "_with_store", "_supports_sync_io", "_abc_impl"}

@@ -87,7 +87,7 @@ class Retry(Intercept):
     """
 
     name = "retry"
-    transparent = True
+    transparent = awaits_only_below = True
     short: ClassVar[str] = "attempts"
 
     def __init__(
@@ -130,7 +130,7 @@ class Retry(Intercept):
             yield delay
             delay = min(delay * self.factor, self.longest)
 
-    async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
+    async def around(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
         trial = _Trial(call, self._clock.now())
         while True:
             try:
@@ -139,9 +139,11 @@ class Retry(Intercept):
                 delay = self._delay_after(trial, error)
                 if delay is None:
                     raise
-            await self._sleep(self._clock, delay)
+            await self.pause(self._clock, delay)
 
-    async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
+    async def around_listing(
+        self, call: Call, begin: Callable[[], AsyncIterator[str]]
+    ) -> AsyncGenerator[str, None]:
         # An interrupted listing restarts; names already returned are not repeated.
         trial, seen = _Trial(call, self._clock.now()), set[str]()
         while True:

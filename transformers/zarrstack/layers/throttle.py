@@ -35,7 +35,7 @@ class Throttle(Intercept):
     """
 
     name = "throttle"
-    transparent = True
+    transparent = awaits_only_below = True
     short: ClassVar[str] = "bytes_per_second"
 
     def __init__(
@@ -76,7 +76,7 @@ class Throttle(Intercept):
     def _bucket(self, rate: float | None, burst: float) -> TokenBucket | None:
         return None if rate is None else TokenBucket(rate, burst, self._clock)
 
-    async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
+    async def around(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
         await self._enter()
         try:
             await self._pay(self._requests, 1)
@@ -88,7 +88,9 @@ class Throttle(Intercept):
             self._leave()
         return result
 
-    async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
+    async def around_listing(
+        self, call: Call, begin: Callable[[], AsyncIterator[str]]
+    ) -> AsyncGenerator[str, None]:
         await self._pay(self._requests, 1)
         names = begin()
         while True:
@@ -119,7 +121,7 @@ class Throttle(Intercept):
         wait, left = bucket.take(amount), float(amount)
         try:
             for step in bucket.steps(wait):
-                await self._sleep(self._clock, step)
+                await self.pause(self._clock, step)
                 part = min(amount * step / wait, left)
                 left -= part
                 self._pass(part)

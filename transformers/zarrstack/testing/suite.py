@@ -34,7 +34,7 @@ from zarr.storage import MemoryStore
 
 from ..base.descend import descend, serves_sync
 from ..base.stack import stack
-from ..base.transformer import StorageTransformer, advice
+from ..base.transformer import StorageTransformer
 from ..core.errors import UsageError
 from ..system.zarr_internals import PIPELINES
 from .operations import KEYS, compare, dump
@@ -213,10 +213,18 @@ class LayerTests(ZarrTests):
             with pytest.raises(UsageError, match="no_such_option"):
                 type(layer).from_json({"name": layer.name, "configuration": {"no_such_option": 1}})
 
-    def test_questions_about_a_value_do_not_read_it_by_oversight(self) -> None:
-        """A layer that overrides `get` decides how `exists` and `getsize` are answered."""
-        oversights = [advice(type(layer)) for layer in self.layers() if type(layer).reads_whole_values()]
-        assert oversights == [], oversights[0]
+    def test_clear_leaves_nothing_below(self, place: Place) -> None:
+        """What a layer stores besides the values of its keys is removed with them."""
+        value = cpu.Buffer.from_bytes(b"1")
+        store = self.top(place)
+        if store.read_only:
+            return
+        for key in self.keys:
+            asyncio.run(store.set(key, value))
+        asyncio.run(store.clear())
+        asyncio.run(store.flush())
+        left = dump(self.below(place))
+        assert left == {}, f"clear() left {', '.join(sorted(left)[:5])} below"
 
     def test_every_mutation_of_a_read_only_store_is_refused(self, place: Place) -> None:
         """Every mutating method respects read-only, and the store below does not change.

@@ -101,15 +101,14 @@ def page(blocks: Iterable[b.Block], *, title: str) -> str:
     )
     footer = f"Made by zarrlift {__version__}, {moment_text(time.time())}. This page makes no requests."
     main = element("main", _fragment(blocks, rows=2000))
-    body = element("body", main, element("footer", element("p", footer)), class_="zarrstack-html")
+    body = element("body", main, element("footer", element("p", footer)), class_="zarrlift-html")
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
 def _style(*more: str) -> Html:
-    from zarrstack.base.notebook import STYLE
-
-    sheets = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("style.css", *more))
-    return Html("<style>" + "\n".join((STYLE, *map(str.strip, sheets))) + "</style>")
+    names = ("fragment.css", "style.css", *more)
+    sheets = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in names)
+    return Html("<style>" + "\n".join(map(str.strip, sheets)) + "</style>")
 
 
 def _hash(style: str) -> str:
@@ -137,7 +136,7 @@ def _fragment(blocks: Iterable[b.Block], *, rows: int, name: str = "") -> Html:
             head = element("summary", element("b", _short(section.title)))
             shown = _details(head, element("div", shown), is_open=not section.folded)
         parts.append(shown)
-    return element("div", *parts, class_="zarrstack-html")
+    return element("div", *parts, class_="zarrlift-html")
 
 
 def _is_refusal(block: b.Block) -> bool:

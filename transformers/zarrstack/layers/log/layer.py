@@ -131,7 +131,7 @@ class Log(Intercept):
     """
 
     name = "log"
-    transparent = True
+    transparent = awaits_only_below = True
     short: ClassVar[str] = "events"
 
     def __init__(
@@ -177,11 +177,13 @@ class Log(Intercept):
             self._file.close()
         super().close()
 
-    async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
+    async def around(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
         with _Record(self, call) as record:
             return record.result(await act())
 
-    async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
+    async def around_listing(
+        self, call: Call, begin: Callable[[], AsyncIterator[str]]
+    ) -> AsyncGenerator[str, None]:
         record = _Record(self, call)
         record.keys = 0
         names = begin()
