@@ -17,7 +17,7 @@ from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
 from zarrstack.core.errors import MetadataError, UsageError
-from zarrstack.layers.rekey import Chunks, Functions, Keys, Prefix, Rekey
+from zarrstack.layers.rekey import Chunks, Keys, Prefix, Rekey, Rule
 from zarrstack.layers.rekey.layer import documents_of_arrays
 from zarrstack.testing import LayerTests
 
@@ -27,13 +27,17 @@ SLASHES = {"name": "v2", "configuration": {"separator": "/"}}
 DOTS = {"name": "default", "configuration": {"separator": "."}}
 
 
-def upper(key: str) -> str | None:
+class Upper(Rule):
     """Keys are stored in upper case; there is no place for keys that have upper case already."""
-    return key.upper() if key == key.lower() else None
 
+    name = "upper"
+    configuration = {}
 
-def lower(key: str) -> str | None:
-    return key.lower() if key == key.upper() else None
+    def down(self, key):
+        return key.upper() if key == key.lower() else None
+
+    def up(self, key):
+        return key.lower() if key == key.upper() else None
 
 
 TOTAL = {
@@ -61,7 +65,7 @@ TOTAL = {
 PARTIAL = {
     "out of a folder": ([Prefix(above="a")], "a/{}".format, "b/{}".format),
     "a part of a folder into it": ([Prefix(above="a/c", below="a")], "a/c/{}".format, "a/d/{}".format),
-    "functions": ([Functions(upper, lower)], str.lower, "X/{}".format),
+    "a rule of an author": ([Upper()], str.lower, "X/{}".format),
 }
 """Rules that have no place for some keys; what makes a key one that has a place, and one that has none."""
 ALL = TOTAL | {name: rules for name, (rules, _, _) in PARTIAL.items()}
@@ -257,19 +261,12 @@ def test_rules_come_back_from_json_and_pickles(rules) -> None:
     assert pickle.loads(pickle.dumps(layer)) == layer
 
 
-def test_functions_have_no_json() -> None:
-    with pytest.raises(UsageError, match="no JSON form"):
-        Rekey(rules=[Functions(upper, lower)]).to_json()
-
-
-def test_rules_and_tables_may_lie_in_files(tmp_path) -> None:
-    table, rules = tmp_path / "keys.json", tmp_path / "rules.json"
-    table.write_text('{"a": "x"}')
-    rules.write_text(json.dumps([{"name": "keys", "configuration": {"file": str(table)}}, "chunks"]))
+def test_rules_may_be_in_a_file(tmp_path) -> None:
+    rules = tmp_path / "rules.json"
+    rules.write_text(json.dumps([{"name": "keys", "configuration": {"keys": {"a": "x"}}}, "chunks"]))
     layer = Rekey.from_text(str(rules)).bind(MemoryStore())
     assert layer.down("a") == "x"
-    # What was read goes along, not the names of the files.
-    table.unlink()
+    # What was read goes along, not the name of the file.
     rules.unlink()
     assert pickle.loads(pickle.dumps(layer)).down("a") == "x"
 
@@ -284,7 +281,7 @@ BAD = {
     ],
     "a key that is no text": [{"name": "keys", "configuration": {"keys": {"a": 1}}}],
     "no keys": [{"name": "keys"}],
-    "a file that is not there": [{"name": "keys", "configuration": {"file": "/no/such/file"}}],
+    "keys that are no table": [{"name": "keys", "configuration": {"keys": ["a"]}}],
     "a file of rules that is not there": "/no/such/file",
     "a path that leaves the store": [{"name": "prefix", "configuration": {"below": "../a"}}],
     "arrays without numbers of axes": [{"name": "chunks", "configuration": {"arrays": ["a"]}}],
@@ -310,9 +307,3 @@ def test_arrays_may_lie_where_another_has_no_chunks() -> None:
     rule = Chunks(below=SLASHES, arrays={"a": 2, "a/0": 2, "a/x": 1, "a/c": 1})
     assert rule.down("a/0/c/3/4") == "a/0/3/4"
     assert rule.down("a/c/3/4") == "a/3/4"
-
-
-def test_functions_that_do_not_undo_each_other_are_told() -> None:
-    layer = Rekey(MemoryStore(), rules=[Functions(lambda key: "same", lambda key: "first")])
-    with pytest.raises(UsageError, match="not the inverse"):
-        asyncio.run(layer.set("second", cpu.Buffer.from_bytes(b"x")))

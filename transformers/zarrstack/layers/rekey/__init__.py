@@ -2,6 +2,6 @@
 
 from .chunk_rules import Chunks
 from .layer import Rekey
-from .rules import Functions, Keys, Prefix, Rule
+from .rules import Keys, Prefix, Rule
 
-__all__ = ["Chunks", "Functions", "Keys", "Prefix", "Rekey", "Rule"]
+__all__ = ["Chunks", "Keys", "Prefix", "Rekey", "Rule"]

@@ -21,7 +21,7 @@ from .chunk_rules import Chunks
 from .rules import Keys, Prefix, Rule, read_json
 
 RULES: Final[dict[str, Any]] = {rule.name: rule for rule in (Prefix, Chunks, Keys)}
-"""Rules by name, for JSON; `Functions` has no JSON form."""
+"""Rules by name, for JSON."""
 AT_ONCE: Final = 32
 """Documents read concurrently."""
 
@@ -33,7 +33,7 @@ class Rekey(StorageTransformer):
     with a list of them. A chunk rule without arrays reads them from the store's metadata when the layer is
     bound to its store, and only then: arrays created later are unknown to it.
 
-    A key that the rules cannot map (possible above with `Prefix` and `Functions`) is missing on read, and a
+    A key that the rules cannot map (possible with `Prefix`) is missing on read, and a
     UsageError on write.
 
     Examples
@@ -65,7 +65,7 @@ class Rekey(StorageTransformer):
 
     @property
     def configuration(self) -> JSONObject:
-        """The rules as JSON; UsageError for a rule that has none."""
+        """The rules as JSON."""
         return {"rules": [rule.to_json() for rule in self._rules]}
 
     def bind(self, store: Store) -> Self:

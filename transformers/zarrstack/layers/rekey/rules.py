@@ -150,25 +150,21 @@ class Prefix(Rule):
 class Keys(Exchange):
     """Renames the keys of a table, above to below; all others are unchanged.
 
-    `file` names a JSON file with such a table, which is read once. UsageError if the table maps two keys to
-    the same one.
+    UsageError if the table maps two keys to the same one.
     """
 
     name = "keys"
 
-    def __init__(self, *, keys: Mapping[str, str] | None = None, file: str | None = None) -> None:
-        if (keys is None) == (file is None):
-            raise UsageError("rule 'keys': give either keys or a file")
-        table = read_json(file) if file is not None else keys
-        if not isinstance(table, Mapping) or not all(
-            isinstance(text, str) and text for pair in table.items() for text in pair
+    def __init__(self, *, keys: Mapping[str, str] | None = None) -> None:
+        if not isinstance(keys, Mapping) or not all(
+            isinstance(text, str) and text for pair in keys.items() for text in pair
         ):
             raise UsageError(
-                "rule 'keys': a table is a JSON object of keys, from above to below", found=excerpt(table)
+                "rule 'keys': a table is a JSON object of keys, from above to below", found=excerpt(keys)
             )
-        self.moves = {key: place for key, place in table.items() if key != place}
+        self.moves = {key: place for key, place in keys.items() if key != place}
         self.comes_from: dict[str, str] = {}
-        for key, place in table.items():
+        for key, place in keys.items():
             # A key that keeps its name occupies it too.
             other = self.comes_from.setdefault(place, key)
             if other != key:
@@ -204,46 +200,9 @@ class Keys(Exchange):
         return {"keys": dict(self.moves)}
 
 
-class Functions(Rule):
-    """Maps keys with two functions that are inverse to each other; None means that a key cannot be mapped.
-
-    Every result is verified with the other function; UsageError if they disagree. Listings read the whole
-    store below.
-    """
-
-    name = "functions"
-
-    def __init__(self, down: Callable[[str], str | None], up: Callable[[str], str | None]) -> None:
-        self.to_below, self.to_above = down, up
-
-    def down(self, key: str) -> str | None:
-        place = self.to_below(key)
-        if place is not None and (back := self.to_above(place)) != key:
-            raise _not_inverse(key, place, back)
-        return place
-
-    def up(self, key: str) -> str | None:
-        name = self.to_above(key)
-        if name is not None and (back := self.to_below(name)) != key:
-            raise _not_inverse(name, key, back)
-        return name
-
-    @property
-    def configuration(self) -> JSONObject:
-        return {"down": self.to_below, "up": self.to_above}
-
-
 def folder_of(prefix: str) -> str:
     """The folder that contains all keys with this prefix: the part up to the last slash."""
     return prefix[: prefix.rfind("/") + 1]
-
-
-def _not_inverse(above: str, below: str, back: str | None) -> UsageError:
-    return UsageError(
-        "rule 'functions': the functions are not the inverse of each other",
-        key=above,
-        found=f"stored as {below!r}, which maps back to {back!r}",
-    )
 
 
 def read_json(file: str) -> JSON:
@@ -254,4 +213,4 @@ def read_json(file: str) -> JSON:
         with open(file, encoding="utf-8") as opened:
             return json.load(opened)
     except (OSError, ValueError) as error:
-        raise UsageError("a file of rules or keys cannot be read", found=f"{file}: {error}") from None
+        raise UsageError("a file of rules cannot be read", found=f"{file}: {error}") from None
