@@ -3,7 +3,7 @@
     python benchmarks/run.py [NAME ...] [--rounds 3] [--directory /dev/shm] [--write] [--small]
 
 NAME is a workload of `workloads.py`, or a table: files, updates, object store, interpreter lock,
-codecs, layers, cache, sharding. Without names, everything that can run here is measured, which
+codecs, layers, caches, cache, sharding. Without names, everything that can run here is measured, which
 needs an idle machine with 8 GB in the directory.
 """
 
@@ -68,8 +68,9 @@ GROUPS = {
         ),
     ),
     "layers": Group(DOCS / "transformers" / "index.md", "layers.py layers"),
+    "caches": Group(DOCS / "transformers" / "index.md", "caches.py", needs=("tensorstore",)),
     "cache": Group(DOCS / "transformers" / "cache.md", "layers.py cache"),
-    "sharding": Group(DOCS / "transformers" / "sharding.md", "layers.py sharding"),
+    "sharding": Group(DOCS / "transformers" / "write-back.md", "layers.py sharding"),
 }
 
 

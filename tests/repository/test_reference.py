@@ -367,16 +367,16 @@ def test_the_page_has_every_member_of_the_reason_of_a_refused_archive(job: Path)
     assert {*re.findall(r"^- `(\w+)`: ", OF_BATCH, re.MULTILINE)} == reason.keys()
 
 
-# docs/transformers/stored-format.md: the bytes that it shows are those that the layers store.
+# docs/transformers/write-back.md: the bytes that it shows are those that the layers store.
 
-STORED_FORMAT = (Path(__file__).parents[2] / "docs/transformers/stored-format.md").read_text(encoding="utf-8")
+STORED_FORMAT = (Path(__file__).parents[2] / "docs/transformers/write-back.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"```text\n((?:[0-9a-f]{8}  .+\n)+)```", STORED_FORMAT)
 DOCUMENT = json.loads(STORED_FORMAT.partition("```json\n")[2].partition("```")[0])
 
 
 def test_every_layer_that_metadata_may_name_is_on_the_page_and_no_other() -> None:
     layers = {name for name in registry.names() if registry.find(name).in_metadata}
-    assert set(re.findall(r"^## zarrstack\.(\w+)$", STORED_FORMAT, re.MULTILINE)) == layers
+    assert set(re.findall(r"^### zarrstack\.(\w+)$", STORED_FORMAT, re.MULTILINE)) == layers
 
 
 def test_the_page_shows_the_bytes_of_a_shard_and_the_document_of_its_array(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What layers hold in memory is bounded as docs/transformers/data-loaders.md says, whatever passes."""
+"""What layers hold in memory is bounded as docs/transformers/cache.md says, whatever passes."""
 
 from __future__ import annotations
 

@@ -105,13 +105,18 @@ LAYERS = sorted({*names()} - WITHOUT)
 ROW = re.compile(r"^\|(?P<options>[^|]+)\|(?P<rest>.*)$", re.MULTILINE)
 
 
+FILES = {"cache": "cache", "write-back": "write-back", "sharding": "write-back"}
+
+
 def page(name):
-    """The page of a layer, or its section: from its heading to the next one."""
-    if (PAGES / f"{name}.md").exists():
-        return (PAGES / f"{name}.md").read_text()
-    sections = re.split(r"^## ", (PAGES / "operations.md").read_text(), flags=re.MULTILINE)
-    *_, of_several = sections
-    return next(text for text in sections if text.partition("\n")[0].lower() == name) + of_several
+    """What the docs say of a layer: its section, or the beginning of its page."""
+    text = (PAGES / f"{FILES.get(name, 'index')}.md").read_text()
+    first, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    own = [each for each in sections if each.partition("\n")[0].lower() == name]
+    if own:
+        return own[0] + "".join(each for each in sections if each.startswith("In tests"))
+    ends = [number for number, each in enumerate(sections) if each.startswith(("Sharding", "Data loaders"))]
+    return first + "".join(sections[: ends[0]])
 
 
 def table(name):

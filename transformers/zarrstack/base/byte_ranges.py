@@ -8,13 +8,15 @@ import numpy as np
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 
+from ..core.errors import UsageError
+
 
 def slice_of(byte_range: ByteRequest | None) -> slice:
     """A request as a slice of the value, whose length may be unknown.
 
     Like zarr 3.4.2's MemoryStore: ranges past the end are empty, not an error, and negative positions count
     from the end of the value, never beyond it. (MemoryStore of 3.1.6 misreads a suffix longer than the
-    value.) ValueError for an unknown kind of range.
+    value.) UsageError for an unknown kind of range.
     """
     if byte_range is None:
         return slice(None)
@@ -24,7 +26,7 @@ def slice_of(byte_range: ByteRequest | None) -> slice:
         return slice(byte_range.offset, None)
     if isinstance(byte_range, SuffixByteRequest):
         return slice(-byte_range.suffix, None) if byte_range.suffix > 0 else slice(0, 0)
-    raise ValueError(f"Unexpected byte_range, got {byte_range}.")
+    raise UsageError(f"Unexpected byte_range, got {byte_range}.")
 
 
 def bounds(byte_range: ByteRequest | None, length: int) -> tuple[int, int]:
@@ -34,7 +36,7 @@ def bounds(byte_range: ByteRequest | None, length: int) -> tuple[int, int]:
 
     Raises
     ------
-    ValueError
+    UsageError
         For an unknown kind of range.
 
     Examples
@@ -52,7 +54,7 @@ def cut(value: Buffer, byte_range: ByteRequest | None) -> Buffer:
 
     Raises
     ------
-    ValueError
+    UsageError
         For an unknown kind of range.
 
     Examples

@@ -127,7 +127,7 @@ LIMIT = 600_000
 def patches(monkeypatch):
     """The module that the page shows."""
     path = DOCS / "loader-example" / "patches.py"
-    assert "\ndocs/transformers/loader-example/patches.py\n" in (DOCS / "data-loaders.md").read_text()
+    assert "\ndocs/transformers/loader-example/patches.py\n" in (DOCS / "cache.md").read_text()
     spec = importlib.util.spec_from_file_location("patches", path)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "patches", module)

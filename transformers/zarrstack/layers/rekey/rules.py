@@ -156,9 +156,8 @@ class Keys(Exchange):
     name = "keys"
 
     def __init__(self, *, keys: Mapping[str, str] | None = None) -> None:
-        if not isinstance(keys, Mapping) or not all(
-            isinstance(text, str) and text for pair in keys.items() for text in pair
-        ):
+        texts: list[JSON] = [*keys, *keys.values()] if isinstance(keys, Mapping) else []
+        if not isinstance(keys, Mapping) or not all(isinstance(text, str) and text for text in texts):
             raise UsageError(
                 "rule 'keys': a table is a JSON object of keys, from above to below", found=excerpt(keys)
             )
