@@ -209,6 +209,12 @@ def test_zarrstack_knows_nothing_of_zarrlift() -> None:
     assert wrong == []
 
 
+def test_only_one_module_imports_what_zarr_does_not_make_public() -> None:
+    private = ("zarr.core", "zarr.storage._common")
+    found = {each.importer for each in imports() if any(is_in(each.imported, name) for name in private)}
+    assert found == {"zarrstack.system.zarr_internals"}
+
+
 @pytest.mark.slow
 def test_the_tests_of_zarrstack_know_nothing_of_zarrlift() -> None:
     """With the modules of tests/support that they use: they pass where zarrstack is installed alone."""

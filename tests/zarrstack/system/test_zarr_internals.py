@@ -12,8 +12,6 @@ import zarr
 from tests.support.stores import PROTOTYPE, buffer
 from zarr.storage import LocalStore, MemoryStore
 
-import zarrlift
-import zarrstack
 from zarrstack.system import zarr_internals
 from zarrstack.system.zarr_internals import (
     PIPELINES,
@@ -34,14 +32,6 @@ OPTIONS = {"shape": (4,), "chunks": (2,), "dtype": "i4"}
 def test_every_name_has_a_test():
     tested = Path(__file__).read_text(encoding="utf-8")
     assert [name for name in zarr_internals.__all__ if len(re.findall(rf"\b{name}\b", tested)) < 2] == []
-
-
-@pytest.mark.parametrize("package", [zarrstack, zarrlift])
-def test_only_this_module_imports_what_is_not_public(package):
-    private = re.compile(r"^\s*(from|import) zarr\.(core|storage\._)", re.MULTILINE)
-    files = Path(package.__path__[0]).rglob("*.py")
-    found = {file.name for file in files if private.search(file.read_text(encoding="utf-8"))}
-    assert found <= {"zarr_internals.py"}
 
 
 def test_sync_runs_in_the_loop_whose_place_is_known():
