@@ -97,15 +97,6 @@ def test_a_copied_job_is_that_of_the_copy(target: str, call: Callable[[Path], ob
     assert (status.source, status.destination) == (str(other / "source.zarr"), str(other / "out.zarr"))
 
 
-@pytest.mark.slow(one_in=3)
-@pytest.mark.parametrize("call", [zarrlift.finish, *CHANGING.values()], ids=["finish", *CHANGING])
-def test_a_copied_job_in_place_is_that_of_the_copy(call: Callable[[Path], object], folder: Path) -> None:
-    other = copied(migrated_in_place(folder))
-    before = tree(folder)
-    call(other / IN_PLACE)
-    assert tree(folder) == before
-
-
 def test_a_job_beside_its_result_does_not_have_its_name(folder: Path) -> None:
     migrated(folder)
     assert b"out.zarr" not in (folder / OUT).read_bytes()

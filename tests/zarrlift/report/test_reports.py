@@ -90,11 +90,11 @@ def test_every_golden_text_is_that_of_a_report(golden):
     assert list(golden) == list(REPORTS)
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize("name", REPORTS)
-def test_no_line_is_wider_than_the_page_but_a_command_to_paste(name, width):
-    lines = REPORTS[name](Page(width=width))
-    assert [line for line in lines if columns(line) > width and not line.startswith("  zarrlift ")] == []
+def test_no_line_is_wider_than_the_page_but_a_command_to_paste(name):
+    for width in (40, 60, 80, 120):
+        lines = REPORTS[name](Page(width=width))
+        assert [line for line in lines if columns(line) > width and not line.startswith("  zarrlift ")] == []
 
 
 @pytest.mark.parametrize("name", REPORTS)
