@@ -1,7 +1,7 @@
 """Finds conventions of applications, and applies them to an archive.
 
 A convention receives the whole described archive and returns the change of each node. Conventions are called
-in order, each on the result of the previous one. `base` contains the contract, which classes of users
+in order, each on the result of the previous one. The package contains the contract, which classes of users
 implement, too.
 """
 
@@ -21,7 +21,7 @@ from ..core.problems import refusal
 from ..recipe.parsing import AUTO, classes_by_name, require_conventions
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
-from .base import Change, Convention, View
+from . import Change, Convention, View
 
 _ORDER: Final = {
     "hdmf": ".hdmf.convention:Hdmf",
@@ -121,8 +121,8 @@ def apply_conventions(
         if result is None:
             continue
         own_problems = [p for p in result.problems if p.node is None or applies(p.node)]
-        judged_problems = [_judged(problem, convention, recipe) for problem in own_problems]
-        refused = {p.node: p for p in judged_problems if p.severity == "refusal" and p.node is not None}
+        reported = [_reported(problem, convention, recipe) for problem in own_problems]
+        refused = {p.node: p for p in reported if p.severity == "refusal" and p.node is not None}
         plain = {p.node for p in own_problems if p.severity == "refusal" and p.node is not None}
         accepted = {
             path: change
@@ -134,14 +134,14 @@ def apply_conventions(
             for path, keys in result.files.items()
             if keys and applies(path) and refused.keys().isdisjoint((path, *parents(path)))
         }
-        if not accepted and not judged_problems and not carried:
+        if not accepted and not reported and not carried:
             continue
         for path, keys in carried.items():
             files[path] = (*files.get(path, ()), *keys)
         seen.append(RecognizedConvention(name=convention.name, summary=result.summary))
         for path, change in accepted.items():
             changes[path] = _merged(changes.get(path), change)
-        for problem in judged_problems:
+        for problem in reported:
             path = problem.node or ""
             problems[path] = (*problems.get(path, ()), problem)
         for path, problem in _refusals_below(left, refused):
@@ -162,7 +162,7 @@ def look_for(archive: Archive, storage: Storage) -> Archive:
     )
 
 
-def _judged(problem: Problem, convention: type[Convention], recipe: Recipe) -> Problem:
+def _reported(problem: Problem, convention: type[Convention], recipe: Recipe) -> Problem:
     """A problem as a warning, if the convention does not refuse what it cannot convert."""
     if problem.severity != "refusal" or problem.node is None:
         return problem

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from ..archive.nodes import GroupNode
-from .base import Convention, Recognised, View, finding
+from . import Convention, Recognised, View, finding
 
 _KINDS: Final = frozenset({"ngff:points", "ngff:shapes"})
 

@@ -37,7 +37,7 @@ from ..archive.nodes import ArrayNode
 from ..core.data_types.cast import cast
 from ..core.data_types.v3 import DataType, fill_from_json
 from ..recipe.recipe import ArrayRecipe
-from .base import Change, Convention, Recognised, View, finding
+from . import Change, Convention, Recognised, View, finding
 
 DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 _SCALAR: Final = ("_scalar_",)

@@ -218,7 +218,7 @@ def _node_problems(path: str, node: JSONObject, number: JSON) -> Iterator[Proble
         if not isinstance(members, dict):
             yield _wrong("members are not a JSON object", path, members, "an object: name -> node")
     elif MEMBERS in node:
-        yield _wrong("an array has members", path, MEMBERS, "none: arrays are leaves")
+        yield _wrong("an array has members", path, MEMBERS, "no members: only groups have them")
 
 
 def normalized(model: JSONObject) -> JSONObject:

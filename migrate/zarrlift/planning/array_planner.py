@@ -17,8 +17,8 @@ from ..archive.chunk_inventory import (
     take_settled_inventory,
 )
 from ..archive.nodes import ArrayNode, Layout, Node
+from ..conventions import Change
 from ..conventions.apply import ConventionChanges
-from ..conventions.base import Change
 from ..core.grid.frames import N5Blocks
 from ..core.identity_cache import IdentityCache
 from ..core.problems import any_refusal, note, refusal

@@ -38,7 +38,7 @@ class InnerChunkConversion:
         self.recheck = recheck
         self.reader = source.pipeline
         self.casts = move.source.data_type != move.destination.data_type
-        self._judged = self._judged_by_undoing()
+        self._is_checked_by_undoing = self._undoing_checks_payload()
         self._change = self._chosen()
 
     @cached_property
@@ -77,7 +77,7 @@ class InnerChunkConversion:
         names = [codec.name for codec in (*undone, *applied)]
         return self._rewrap if names == ["numcodecs.zlib", "gzip"] else self._recode
 
-    def _judged_by_undoing(self) -> bool:
+    def _undoing_checks_payload(self) -> bool:
         """Whether decoding down to the shared codecs, and the length of the result, suffice as a check.
 
         They do not if nothing is decoded, for data of variable length, or behind a checksum; a further check
@@ -100,7 +100,7 @@ class InnerChunkConversion:
     def _recode(self, index: int, payload: Buffer) -> Buffer:
         shared = self.move.route.shared
         inner = self.reader.undo(payload, shared)
-        if not self._judged:
+        if not self._is_checked_by_undoing:
             inner = self.reader.check_whole(inner, shared)
         self.again(index, payload, None)
         return self.writer.apply(inner, shared)

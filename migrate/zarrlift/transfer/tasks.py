@@ -35,7 +35,7 @@ class Task:
     sources: Indexes | None = None
     """With blocks: ascending linear indexes of the existing source objects that the blocks overlap."""
     inner_chunks: Indexes | None = None
-    """The leaves that may be written; None for all that overlap stored values."""
+    """Linear indexes of the inner chunks that may be written; None for all that overlap stored values."""
     certain: bool = True
     """Whether all objects are known to exist."""
     versions: ListedVersions | None = None
@@ -201,7 +201,9 @@ def _versions(inventory: Inventory, source: Storage) -> ListedVersions | None:
 def inner_chunks_reached(
     plan: ArrayPlan, inventory: Inventory, source: Storage, versions: ListedVersions | None = None
 ) -> Indexes | None:
-    """The destination's leaves that overlap a stored leaf of the source, ascending; None for all.
+    """Linear indexes, ascending, of the destination's inner chunks that overlap a stored one of the source.
+
+    None for all.
 
     Only these are written, whatever the intermediate chunks overlap.
     """

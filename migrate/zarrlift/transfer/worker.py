@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from .tasks import Task
 
 
-def leaves_out(move: Move) -> bool:
+def may_omit_objects(move: Move) -> bool:
     """Whether a task may make fewer objects than its units have."""
     if move.route.name == "relink":
         return False
@@ -189,7 +189,7 @@ class Worker:
     def _mover(self, move: Move) -> Mover:
         """Compiles the move of one array, by its route; shared between threads."""
         writer = self._writer
-        if move.replaces and leaves_out(move):
+        if move.replaces and may_omit_objects(move):
             recorder = RecordingWriter(writer)
             return Replacing(move, recorder, self._compiled(move, recorder))
         return self._compiled(move, writer)

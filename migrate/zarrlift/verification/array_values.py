@@ -342,7 +342,9 @@ class ArrayValues:
                 problems.append(self._expect.unreadable(values, region))
                 continue
             read += values.nbytes
-            compared = (self._judge(piece, part_of(values, within(piece.part, region))) for piece in pieces)
+            compared = (
+                self._difference(piece, part_of(values, within(piece.part, region))) for piece in pieces
+            )
             problems += filter(None, compared)
         return Compared(problems, len(batch), read)
 
@@ -373,7 +375,7 @@ class ArrayValues:
                 problems.append(error.problem)
         return pieces, problems
 
-    def _judge(self, piece: _Piece, values: Values) -> Problem | None:
+    def _difference(self, piece: _Piece, values: Values) -> Problem | None:
         expected = piece.values
         if expected is None:
             shape = tuple(axis.stop - axis.start for axis in piece.part)

@@ -21,7 +21,7 @@ from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSON, canonical
 
 from ..archive.nodes import ArrayNode, Layout, Node
-from ..conventions.base import Change
+from ..conventions import Change
 from ..core.data_types.v3 import DataType
 from ..planning.chunk_checks import explain_pointer
 from ..recipe.recipe import ArrayRecipe

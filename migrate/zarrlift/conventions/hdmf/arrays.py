@@ -33,7 +33,7 @@ from ...core.codecs.pipeline import Pipeline
 from ...core.data_types.v2 import parse_v2_dtype
 from ...core.data_types.v3 import DataType, fill_to_json, zero_fill
 from ...formats.zarr_v2.array import V2ArrayDescriber
-from ..base import View, finding
+from .. import View, finding
 from .references import ADVICE, FileNodes, ItemFindings
 
 _CODEC: Final = "hdmf-zarr.objects"

@@ -32,7 +32,7 @@ from zarrstack.core.json_text import JSON, excerpt
 from zarrstack.core.paths import join
 
 from ...archive.nodes import ArrayNode, GroupNode, Node
-from ..base import Change, Convention, Recognised, View, finding
+from .. import Change, Convention, Recognised, View, finding
 from .references import ADVICE
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from zarrstack.core.json_text import JSON, excerpt
 from ...archive.nodes import ArrayNode
 from ...storage.local.files import is_file
 from ...storage.local.storage import LocalStorage
-from ..base import View, finding
+from .. import View, finding
 
 _DOCUMENTS: Final = (".zgroup", ".zarray", "zarr.json")
 

@@ -24,7 +24,7 @@ from ...archive.nodes import ArrayNode, GroupNode, Node
 from ...core.grid.frames import N5Blocks
 from ...recipe.options import Axes
 from ...recipe.recipe import ArrayRecipe
-from ..base import Change, Convention, Recognised, View, finding
+from .. import Change, Convention, Recognised, View, finding
 from ..ome.convention import FROM, recognise_ngff
 from ..ome.images import image_problems, version_of
 from ..ome.versions import BLOCK, TRANSFORMS, VERSION
@@ -44,38 +44,44 @@ def recognise_in_n5(view: View) -> Recognised:
     """Convert OME-NGFF 0.4 to 0.5 if `--set multiscale=ome` is given; otherwise note that it is kept."""
     problems: list[Problem] = []
     changes: dict[str, Change] = {}
-    nodes = [_turned_node(view, node, problems) for node in view.archive.nodes]
+    nodes = [_node_in_array_order(view, node, problems) for node in view.archive.nodes]
     result = recognise_ngff(replace(view, archive=replace(view.archive, nodes=tuple(nodes))), (FROM,))
     for node in view.archive.nodes:
         if isinstance(node, GroupNode) and isinstance(node.attributes.get(BLOCK), dict):
-            changes.update(_turned_block(view, node, problems))
+            changes.update(_block_in_array_order(view, node, problems))
     if result is None:
         return Recognised(summary="", changes=changes, problems=tuple(problems))
     return replace(result, changes={**changes, **result.changes}, problems=(*problems, *result.problems))
 
 
-def _turned_node(view: View, node: Node, problems: list[Problem]) -> Node:
+def _node_in_array_order(view: View, node: Node, problems: list[Problem]) -> Node:
     """A group with its OME-NGFF 0.4 in the order of its arrays; without `multiscales` that are kept."""
     if not isinstance(node, GroupNode) or not isinstance(images := node.attributes.get(_IMAGES), list):
         return node
     if _is_ngff(images):
-        turned = _turned(view, node, images, f"OME-NGFF {FROM}", problems)
-        if turned is not None:
-            return replace(node, attributes={**node.attributes, _IMAGES: turned})
+        reordered = _images_in_array_order(view, node, images, f"OME-NGFF {FROM}", problems)
+        if reordered is not None:
+            return replace(node, attributes={**node.attributes, _IMAGES: reordered})
     elif any(isinstance(image, dict) and "version" in image for image in images):
         return node
     return replace(node, attributes={k: v for k, v in node.attributes.items() if k != _IMAGES})
 
 
-def _turned_block(view: View, node: GroupNode, problems: list[Problem]) -> Iterator[tuple[str, Change]]:
+def _block_in_array_order(
+    view: View, node: GroupNode, problems: list[Problem]
+) -> Iterator[tuple[str, Change]]:
     """A group with OME-Zarr 0.5 in the order of its arrays, if the order differs."""
     block = node.attributes[BLOCK]
     images = block.get(_IMAGES)
-    if block.get("version") != VERSION or not isinstance(images, list) or _reordered(view, images) == images:
+    if (
+        block.get("version") != VERSION
+        or not isinstance(images, list)
+        or _reordered_images(view, images) == images
+    ):
         return
-    turned = _turned(view, node, images, f"OME-Zarr {VERSION}", problems)
-    if turned is not None and not any(image_problems(view, node.path, {_IMAGES: turned})):
-        yield node.path, Change(attributes={**node.attributes, BLOCK: {**block, _IMAGES: turned}})
+    reordered = _images_in_array_order(view, node, images, f"OME-Zarr {VERSION}", problems)
+    if reordered is not None and not any(image_problems(view, node.path, {_IMAGES: reordered})):
+        yield node.path, Change(attributes={**node.attributes, BLOCK: {**block, _IMAGES: reordered}})
 
 
 def _is_ngff(images: list[JSON]) -> bool:
@@ -86,27 +92,27 @@ def _is_ngff(images: list[JSON]) -> bool:
     )
 
 
-def _turned(
+def _images_in_array_order(
     view: View, node: GroupNode, images: list[JSON], what: str, problems: list[Problem]
 ) -> list[JSON] | None:
     """The images in the order of their arrays; None, with a note, if they are kept unchanged."""
-    turned = _reordered(view, images)
-    if view.recipe.for_array(node.path).multiscale == BLOCK and turned is not None:
-        return turned
+    reordered = _reordered_images(view, images)
+    if view.recipe.for_array(node.path).multiscale == BLOCK and reordered is not None:
+        return reordered
     problems.append(
         finding(
             "note",
             node.path,
             f"{what} inside N5 is kept unchanged",
             f"axes {excerpt([_names_of(image) for image in images])}",
-            None if turned is not None else _ORDERED,
-            advice=_ASK if turned is not None else None,
+            None if reordered is not None else _ORDERED,
+            advice=_ASK if reordered is not None else None,
         )
     )
     return None
 
 
-def _reordered(view: View, images: list[JSON]) -> list[JSON] | None:
+def _reordered_images(view: View, images: list[JSON]) -> list[JSON] | None:
     """The images in the order of their arrays; None if that order is unknown or cannot be expressed."""
     frames = (node.layout.frame for node in view.archive.nodes if isinstance(node, ArrayNode) and node.layout)
     axes = next((frame.axes for frame in frames if isinstance(frame, N5Blocks)), None)
@@ -115,10 +121,10 @@ def _reordered(view: View, images: list[JSON]) -> list[JSON] | None:
         own = _order_of(image)
         if own is None or axes is None:
             return None
-        turned = image if own == axes else _reversed(image)
-        if turned is None:
+        reordered = image if own == axes else _reversed(image)
+        if reordered is None:
             return None
-        result.append(turned)
+        result.append(reordered)
     return result
 
 
@@ -147,13 +153,13 @@ def _reversed(image: JSONObject) -> JSONObject | None:
     datasets = image.get("datasets")
     if ranks != sorted(ranks) or not isinstance(datasets, list):
         return None
-    turned = [_with_turned_vectors(item) for item in (image, *datasets)]
-    if any(item is None for item in turned):
+    reordered = [_with_reversed_vectors(item) for item in (image, *datasets)]
+    if any(item is None for item in reordered):
         return None
-    return {**turned[0], "axes": axes, "datasets": turned[1:]}
+    return {**reordered[0], "axes": axes, "datasets": reordered[1:]}
 
 
-def _with_turned_vectors(value: JSON) -> JSON:
+def _with_reversed_vectors(value: JSON) -> JSON:
     """An image or level with reversed scales and translations; None if one is stored elsewhere."""
     transforms = value.get(TRANSFORMS) if isinstance(value, dict) else None
     if not isinstance(transforms, list):

@@ -30,7 +30,7 @@ from zarrstack.core.paths import join
 
 from ...archive.nodes import ArrayNode, GroupNode
 from ...core.grid.frames import N5Blocks
-from ..base import View
+from .. import View
 
 _LEVEL: Final = re.compile(r"s(0|[1-9][0-9]{0,2})")
 _SPACE: Final = ("x", "y", "z")

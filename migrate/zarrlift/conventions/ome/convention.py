@@ -23,7 +23,7 @@ from zarrstack.core.paths import prefix_of
 from ...archive.nodes import GroupNode
 from ...core.problems import any_refusal
 from ...recipe.recipe import ArrayRecipe
-from ..base import Change, Convention, Recognised, View, finding
+from .. import Change, Convention, Recognised, View, finding
 from .images import UNKNOWN, image_problems, version_of, with_text_paths
 from .versions import (
     BLOCK,
@@ -186,7 +186,7 @@ def _find(view: View, versions: tuple[str, ...]) -> _Found:
             more = tuple(key for key in ("omero", "image-label") if key in node.attributes)
             lifted[node.path] = (*lifted[node.path], *more)
     for node in groups:
-        if _leads(node, lifted, older):
+        if _lists_converted(node, lifted, older):
             key = "labels" if _is_labels(node) else LAYOUT
             lifted[node.path] = (*lifted.get(node.path, ()), key)
     for node in groups:
@@ -214,7 +214,9 @@ def _is_names(value: JSON) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _leads(node: GroupNode, lifted: Mapping[str, tuple[str, ...]], older: Mapping[str, str]) -> bool:
+def _lists_converted(
+    node: GroupNode, lifted: Mapping[str, tuple[str, ...]], older: Mapping[str, str]
+) -> bool:
     """Whether a group that only lists others refers to converted images and to no kept ones."""
     lead = prefix_of(node.path)
     if _is_labels(node):

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from zarrstack.core.json_text import JSON, excerpt
 
-from ..base import View
+from .. import View
 from .versions import UNSTATED
 
 UNKNOWN: Final = "unknown"

@@ -30,7 +30,7 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join, parents
 
 from ...archive.nodes import GroupNode
-from ..base import Change, Recognised, View, finding
+from .. import Change, Recognised, View, finding
 
 OLDER: Final = ("0.1", "0.2", "0.3")
 UNSTATED: Final = "0.3 or older"

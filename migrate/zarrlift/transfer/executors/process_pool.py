@@ -337,7 +337,7 @@ def _serve(
             calling = True
             try:
                 answer: tuple[Exception | None, Any] = (None, called(*arguments, **named))
-            except Exception as error:  # noqa: BLE001 - the coordinator judges it
+            except Exception as error:  # noqa: BLE001 - the coordinator decides what follows
                 answer = (error, None)
             calling = False
             pipe.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
