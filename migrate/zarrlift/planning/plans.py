@@ -6,6 +6,7 @@ import base64
 import zlib
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -18,9 +19,11 @@ from ..archive.nodes import Layout, RecognizedConvention, layout_from_json, layo
 from ..archive.notebook import NotebookResult
 from ..core.json_fields import FieldsAsJSON, json_of_fields
 from ..recipe.options import Format, Reading
-from ..recipe.recipe import Recipe
+from ..recipe.recipe import Recipe, ValueOptions
 from .routes import IntermediateArray, Move, Route, shape_from_json, shape_to_json
 from .zarr_json import consolidate
+
+_value_options = cache(ValueOptions)  # arrays share them
 
 
 # As for `Move`, without `__slots__`.
@@ -102,10 +105,7 @@ class ArrayPlan:
             "source": layout(move.source),
             "destination": layout(move.destination),
             "route": {"name": move.route.name, "shared": move.route.shared, "reason": move.route.reason},
-            "casting": move.casting,
-            "objects": move.objects,
-            "allow_pickle": move.allow_pickle,
-            "drop_empty": move.drop_empty,
+            **move.values._asdict(),
             "block_shape": shape_to_json(move.block_shape),
             "piece_shape": shape_to_json(move.buffer_shape),
             "run_shape": shape_to_json(move.sweep_shape),
@@ -120,10 +120,7 @@ class ArrayPlan:
             source=layout(data["source"]),
             destination=layout(data["destination"]),
             route=Route(**data["route"]),
-            casting=data["casting"],
-            objects=data["objects"],
-            allow_pickle=data["allow_pickle"],
-            drop_empty=data["drop_empty"],
+            values=_value_options(*(data[name] for name in ValueOptions._fields)),
             block_shape=shape_from_json(data.get("block_shape")),
             buffer_shape=shape_from_json(data.get("piece_shape")),
             sweep_shape=shape_from_json(data.get("run_shape")),

@@ -20,10 +20,6 @@ from ..recipe.parsing import conventions_text
 from ..recipe.recipe import ArrayRecipe, Recipe, matches
 from .plans import ArrayPlan, Plan
 
-_LEAVE_PAYLOADS: Final = frozenset(
-    {"--codecs", "--set key-encoding", "--shards", "--set shard-index", "--set shard-index-location"}
-)
-"""Options that do not change the stored bytes of chunks."""
 _NAMED: Final = 3
 """Reasons that the error names."""
 _MAY_HAVE_SHARDS: Final[frozenset[Format]] = frozenset({"zarr3", "zarr3-draft"})
@@ -44,33 +40,22 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
             found=f"--conventions {conventions_text(recipe.conventions)}",
             expected="auto, or ome among the names",
         )
-    changes = [
-        flag_of(name, ARRAY_OPTIONS[name])
-        for name, is_set in (
-            ("dtype", recipe.dtype is not None),
-            ("endian", recipe.endian != "keep"),
-            ("order", recipe.order != "keep"),
-            ("drop_empty", recipe.drop_empty),
-            ("codecs", recipe.codecs.mode == "explicit"),
-            ("key_encoding", recipe.key_encoding == "default"),
-            ("chunks", recipe.chunks is not None),
-            ("shards", recipe.shards is not None),
-            ("shard_index", recipe.shard_index is not None),
-            ("shard_index_location", recipe.shard_index_location is not None),
-        )
-        if is_set
-    ]
+    changes = {
+        flag_of(name, row): row.changes
+        for name, row in ARRAY_OPTIONS.items()
+        if row.changes is not None and _changes_chunks(recipe, name)
+    }
     if in_place and changes:
         raise UsageError(
             "in place only metadata is added; chunks and their keys do not change",
             found=", ".join(changes),
             advice="Migrate to a new destination, or omit the option.",
         )
-    changes = [name for name in changes if name not in _LEAVE_PAYLOADS]
-    if recipe.codecs.mode == "keep" and changes:
+    of_payloads = [flag for flag, changed in changes.items() if changed == "payloads"]
+    if recipe.codecs.mode == "keep" and of_payloads:
         raise UsageError(
             "--codecs keep does not change stored bytes",
-            found=", ".join(changes),
+            found=", ".join(of_payloads),
             advice="Omit one of the two.",
         )
     if recipe.codecs.head and (recipe.endian != "keep" or recipe.order != "keep"):
@@ -79,6 +64,15 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
             found="--set endian or order in addition",
             advice="Omit them.",
         )
+
+
+def _changes_chunks(recipe: ArrayRecipe, name: str) -> bool:
+    """Whether an option that can change chunks is set to do so."""
+    if name == "codecs":
+        return recipe.codecs.mode == "explicit"
+    if name == "key_encoding":
+        return recipe.key_encoding == "default"  # the other one is that of the source
+    return bool(getattr(recipe, name) != getattr(ArrayRecipe, name))
 
 
 def refuse_unapplied(plan: Plan) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSONObject
@@ -11,10 +11,7 @@ from zarrstack.core.json_text import JSONObject
 from ..archive.nodes import Layout, layout_from_json, layout_to_json
 from ..core.grid.chunk_keys import N5Keys
 from ..core.grid.frames import N5Blocks, Shards
-
-if TYPE_CHECKING:
-    from ..core.data_types.cast import Casting
-
+from ..recipe.recipe import ValueOptions
 
 RouteName: TypeAlias = Literal["stay", "relink", "reframe", "recode", "rewrite", "regrid"]
 
@@ -90,10 +87,7 @@ class Move:
     source: Layout
     destination: Layout
     route: Route
-    casting: Casting = "exact"
-    objects: Literal["refuse", "json"] = "refuse"
-    allow_pickle: bool = False
-    drop_empty: bool = False
+    values: ValueOptions = ValueOptions()  # noqa: RUF009 - a tuple
     block_shape: tuple[int, ...] | None = None
     """If the objects do not correspond to the source's: the unit of work, in whole objects of the
     destination; None if each is made from the source object at the same grid position.

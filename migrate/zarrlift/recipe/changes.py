@@ -25,29 +25,40 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
         "portable (default for copies), keep (default in place), none, zstd:3, gzip:6, "
         "blosc:zstd:5:shuffle, or v3 JSON.",
         metavar="CODECS",
+        changes="objects",
     ),
-    "dtype": Option("Cast to a v3 data type; a value that does not fit is an error.", metavar="NAME"),
+    "dtype": Option(
+        "Cast to a v3 data type; a value that does not fit is an error.", metavar="NAME", changes="payloads"
+    ),
     "casting": Option(
         "With dtype: values that it cannot represent become the nearest valid one (clamp), or are rounded.",
         Casting,
         rare=True,
     ),
-    "endian": Option("Byte order of the result.", Endian, rare=True),
-    "order": Option("Memory order within the chunks of the result.", Order, rare=True),
-    "key_encoding": Option("Chunk key encoding of the result.", KeyEncodingName, rare=True),
+    "endian": Option("Byte order of the result.", Endian, rare=True, changes="payloads"),
+    "order": Option("Memory order within the chunks of the result.", Order, rare=True, changes="payloads"),
+    "key_encoding": Option(
+        "Chunk key encoding of the result.", KeyEncodingName, rare=True, changes="objects"
+    ),
     "separator": Option("Separator within chunk keys.", Separator, rare=True),
-    "chunks": Option("Chunk shape of the result, such as 64,64,64; -1 is a whole axis.", metavar="N,N"),
+    "chunks": Option(
+        "Chunk shape of the result, such as 64,64,64; -1 is a whole axis.", metavar="N,N", changes="payloads"
+    ),
     "shards": Option(
         "Chunks per shard: auto, 8,8,8, 4x (along each axis) or none; chunks are not decoded for this.",
         metavar="SHARDS",
+        changes="objects",
     ),
     "shard_index": Option(
-        "crc32c: the index of each shard has a checksum; bytes: no checksum.", ShardIndexCodec, rare=True
+        "crc32c: the index of each shard has a checksum; bytes: no checksum.",
+        ShardIndexCodec,
+        rare=True,
+        changes="objects",
     ),
     "shard_index_location": Option(
-        "Location of the index in a shard; end by default.", IndexLocation, rare=True
+        "Location of the index in a shard; end by default.", IndexLocation, rare=True, changes="objects"
     ),
-    "drop_empty": Option("Omit chunks that contain only the fill value.", bool),
+    "drop_empty": Option("Omit chunks that contain only the fill value.", bool, changes="payloads"),
     "objects": Option("json: store object values as JSON text.", Objects, rare=True),
     "allow_pickle": Option("Unpickle objects. This runs code from the archive.", bool),
     "zero_fill": Option(

@@ -42,6 +42,8 @@ class Option(NamedTuple):
     heading: Heading = "How"
     rare: bool = False
     """Whether the command line takes it by `--set` only."""
+    changes: Literal["payloads", "objects"] | None = None
+    """What of the chunks a recipe's option changes: payloads, or only the objects and keys that hold them."""
     default: Any = None
 
     @property

@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from functools import cached_property, lru_cache
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSON, JSONObject
@@ -75,6 +75,18 @@ class _Parsed(Generic[Given, Value]):
         instance.__dict__[self._name] = self._parse(value)
 
 
+class ValueOptions(NamedTuple):
+    """The options by which values are converted: workers and the comparison of values need them.
+
+    Fields of `ArrayRecipe`, and members of an array's plan in JSON.
+    """
+
+    casting: Casting = "exact"
+    objects: Objects = "refuse"
+    allow_pickle: bool = False
+    drop_empty: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class ArrayRecipe:
     """The requested changes of one array; the defaults change only what portability requires.
@@ -138,6 +150,11 @@ class ArrayRecipe:
                 raise UsageError(
                     f"unknown value of {name}", found=repr(value), expected=", ".join(option.choices)
                 )
+
+    @cached_property
+    def values(self) -> ValueOptions:
+        """The options by which values are converted."""
+        return ValueOptions(*(getattr(self, name) for name in ValueOptions._fields))
 
     def to_json(self) -> JSONObject:
         """The fields that differ from the defaults; a chain in normal form, as a list."""

@@ -59,7 +59,7 @@ class Assembler(ABC):
         assert move.block_shape is not None
         self.move = move
         self.writer = writer
-        self.chunks = chunk_reader(source, move.path, move.source, allow_pickle=move.allow_pickle)
+        self.chunks = chunk_reader(source, move.path, move.source, allow_pickle=move.values.allow_pickle)
         self.inner_chunk = InnerChunkConversion(move, self.chunks, recheck=recheck)
         self.blocks = Grid(move.source.shape, move.block_shape)
         self.origins = move.source.objects

@@ -128,7 +128,7 @@ class InnerChunkConversion:
     def store(self, index: int, array: npt.NDArray[Any]) -> Buffer | None:
         """The payload of an inner chunk with these destination values; None as in `encode`."""
         target = self.move.destination
-        if self.move.drop_empty:
+        if self.move.values.drop_empty:
             part = np.asarray(array[_inside(target.grid, index)])
             fill = fill_from_json(target.fill_value, target.data_type)
             if same_bits(part, np.full(part.shape, fill, dtype=part.dtype)):
@@ -167,5 +167,5 @@ def convert(move: Move, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     source, target = move.source.data_type, move.destination.data_type
     if target.name == "string" and source.name != "string":
         chain = move.source.chain
-        return to_strings(array, move.objects, tagged=may_be_anything(chain.codecs[chain.middle].name))
-    return cast(array, target.numpy, move.casting)
+        return to_strings(array, move.values.objects, tagged=may_be_anything(chain.codecs[chain.middle].name))
+    return cast(array, target.numpy, move.values.casting)

@@ -40,7 +40,7 @@ MORE: Final = 1024
 
 def relink(move: Move, source: Storage, writer: Writer, *, hard_links: bool) -> Mover:
     """Moves unchanged objects: from file to file, within one store, or through memory."""
-    chunks = chunk_reader(source, move.path, move.source, allow_pickle=move.allow_pickle)
+    chunks = chunk_reader(source, move.path, move.source, allow_pickle=move.values.allow_pickle)
     check = payload_check(chunks)
     objects = move.source.objects
 

@@ -19,6 +19,7 @@ from ..core.grid.grid import Grid
 from ..core.grid.overlap import present_candidates, touched, touching
 from ..planning.plans import ArrayPlan
 from ..planning.routes import Move, Route, route_between
+from ..recipe.recipe import ValueOptions
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.versions import ListedVersions
@@ -236,7 +237,7 @@ def first_move(plan: ArrayPlan) -> Move:
         source=plan.source,
         destination=plan.between.layout,
         route=Route(name="regrid", shared=0, reason="chunk shape"),
-        allow_pickle=plan.move.allow_pickle,
+        values=ValueOptions(allow_pickle=plan.move.values.allow_pickle),
         block_shape=plan.between.block_shape,
         buffer_shape=plan.between.buffer_shape,
         sweep_shape=plan.between.sweep_shape,
@@ -250,7 +251,7 @@ def second_move(plan: ArrayPlan) -> Move:
     """
     assert plan.between is not None
     source = plan.between.layout
-    route = route_between(source, plan.destination, same_place=False, drop_empty=plan.move.drop_empty)
+    route = route_between(source, plan.destination, same_place=False, drop_empty=plan.move.values.drop_empty)
     return replace(plan.move, source=source, route=route, source_is_destination=True)
 
 

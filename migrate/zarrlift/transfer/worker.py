@@ -51,7 +51,7 @@ def may_omit_objects(move: Move) -> bool:
     """Whether a task may make fewer objects than its units have."""
     if move.route.name == "relink":
         return False
-    return move.drop_empty or move.route.name == "regrid" or isinstance(move.source.frame, Shards)
+    return move.values.drop_empty or move.route.name == "regrid" or isinstance(move.source.frame, Shards)
 
 
 class RecordingWriter(Writer):
@@ -201,7 +201,7 @@ class Worker:
             case "relink":
                 return relink(move, source, writer, hard_links=self._hard_links)
             case "reframe" | "recode" | "rewrite" if move.block_shape is None:
-                chunks = chunk_reader(source, move.path, move.source, allow_pickle=move.allow_pickle)
+                chunks = chunk_reader(source, move.path, move.source, allow_pickle=move.values.allow_pickle)
                 return Objects(move, chunks, writer, ObjectConversion(move, chunks, recheck=recheck))
             case "reframe" | "recode" | "rewrite":
                 return reshard(move, source, writer, recheck=recheck)

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from math import prod
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from ..core.grid.grid import Grid
 from ..core.grid.overlap import touched
 from ..core.grid.overlap import within as objects_within
 from ..core.problems import refusal
+from ..recipe.recipe import ValueOptions
 from ..storage.base import Storage
 from .documents import VARIABLE, fill_of
 from .sides import (
@@ -82,9 +83,7 @@ class ComparedArray:
     """In the source."""
     document: JSONObject
     """The `zarr.json` of the result."""
-    casting: Casting
-    objects: Literal["refuse", "json"]
-    allow_pickle: bool
+    values: ValueOptions
     fill_is_null: bool
     stays_missing: bool = False
     """Whether an object that is missing in the source must be missing in the result, whatever it reads as."""
@@ -100,9 +99,9 @@ class Expectation:
         self._tagged = may_be_anything(layout.chain.codecs[layout.chain.middle].name)
         mine, theirs = VARIABLE.get(source.name), VARIABLE.get(result.type_name)
         to_text = theirs == "string" and mine != "string"
-        self._texts = to_text and array.objects == "json"
-        self._blank = to_text and array.objects != "json"
-        self._casting: Casting | None = array.casting
+        self._texts = to_text and array.values.objects == "json"
+        self._blank = to_text and array.values.objects != "json"
+        self._casting: Casting | None = array.values.casting
         if to_text or (mine is not None and mine == theirs) or kind(source.numpy) == kind(target):
             self._casting = None
         self._target = target
@@ -203,7 +202,7 @@ class ArrayValues:
         self._inner_chunk = result.inner_chunk
         self._item = 16 if result.type_name in VARIABLE else max(result.dtype.itemsize, 1)
         self._asks_for_missing = array.stays_missing and self.aligned and (sampled or not self.listed)
-        self._reader = chunk_reader(source, array.path, layout, allow_pickle=array.allow_pickle)
+        self._reader = chunk_reader(source, array.path, layout, allow_pickle=array.values.allow_pickle)
         self._fill = fill_of(layout.data_type, layout.fill_value)
         self._expect = Expectation(array, result)
 

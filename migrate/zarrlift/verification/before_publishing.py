@@ -90,9 +90,7 @@ def both_sides(
         path=plan.path,
         layout=plan.source,
         document=plan.document,
-        casting=plan.move.casting,
-        objects=plan.move.objects,
-        allow_pickle=plan.move.allow_pickle,
+        values=plan.move.values,
         fill_is_null=plan.fill_is_null,
         stays_missing=True,
     )

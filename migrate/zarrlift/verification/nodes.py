@@ -199,9 +199,7 @@ class ArrayComparison:
                 path=self.path,
                 layout=self.layout,
                 document=self.result.document,
-                casting=self.recipe.casting,
-                objects=self.recipe.objects,
-                allow_pickle=self.recipe.allow_pickle,
+                values=self.recipe.values,
                 fill_is_null=self.node.fill_is_null or self.fill_is_open,
             )
             values = ArrayValues(array, self.source, self.destination, metadata=self.metadata)

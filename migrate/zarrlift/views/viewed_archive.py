@@ -61,7 +61,9 @@ class ViewedArray:
 
     def __init__(self, plan: ArrayPlan, storage: Storage) -> None:
         self.plan = plan
-        self._source = chunk_reader(storage, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
+        self._source = chunk_reader(
+            storage, plan.path, plan.source, allow_pickle=plan.move.values.allow_pickle
+        )
 
     @cached_property
     def _change(self) -> Change:

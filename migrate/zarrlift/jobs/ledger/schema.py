@@ -29,6 +29,7 @@ from ...errors import JobError
 from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
 from ...planning.routes import RouteName
 from ...recipe.options import Link
+from ...recipe.recipe import ValueOptions
 from ...storage.local.files import existing_directory, may_create_in
 from ...storage.local.partial_files import partial_name, sweep_partial
 from .database import VERSION, as_stored, as_text, error_text
@@ -117,7 +118,7 @@ _KINDS: Final[Mapping[type[Planned], Kind]] = {ArrayPlan: "array", GroupPlan: "g
 _ENCODE: Final = json.JSONEncoder(check_circular=False).encode  # plans are trees
 _COMMON: Final = frozenset(
     {
-        *("source", "destination", "route", "casting", "objects", "allow_pickle", "drop_empty"),
+        *("source", "destination", "route", *ValueOptions._fields),
         *("block_shape", "piece_shape", "run_shape", "between", "document", "fill_is_null"),
     }
 )

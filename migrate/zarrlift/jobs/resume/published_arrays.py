@@ -203,7 +203,7 @@ def _missing(
     # An update has recorded only what it has written; of chunks that stay, nothing is recorded.
     if present is None:
         return None if _is_unchanged(array, listed_now) and stays else _NOT_KNOWN
-    if not stays and (array.move.block_shape is not None or array.move.drop_empty):
+    if not stays and (array.move.block_shape is not None or array.move.values.drop_empty):
         return None
     layout = array.source if stays else array.destination
     stored = take_inventory(destination, array.path, layout, names_only=True).indexes

@@ -234,7 +234,7 @@ def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) 
     inventory = inventories.get(now.path)
 
     def stale(stored: Indexes) -> Indexes:
-        if inventory is None or now.move.block_shape is not None or now.move.drop_empty:
+        if inventory is None or now.move.block_shape is not None or now.move.values.drop_empty:
             return stored
         return stored[~np.isin(stored, inventory.indexes)]
 

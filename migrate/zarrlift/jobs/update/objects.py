@@ -30,7 +30,7 @@ def same_form(old: ArrayPlan, new: ArrayPlan) -> bool:
 def _form(plan: ArrayPlan) -> tuple[Any, ...]:
     move = plan.move
     layouts = (_without_shape(move.source), _without_shape(move.destination))
-    how = (move.route.name, move.route.shared, move.casting, move.objects, move.allow_pickle, move.drop_empty)
+    how = (move.route.name, move.route.shared, move.values)
     return (*layouts, *how, plan.fill_is_null, move.block_shape is None)
 
 
