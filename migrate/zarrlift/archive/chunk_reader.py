@@ -29,7 +29,7 @@ from ..core.codecs.base import OBJECT_LIMIT, Buffer
 from ..core.codecs.pipeline import Pipeline
 from ..core.data_types.compare import part_of
 from ..core.grid.frames import N5Blocks, Shards
-from ..core.grid.overlap import present_candidates, within
+from ..core.grid.overlap import Region, intersection, present_candidates, within
 from ..core.n5.block_pipeline import BlockPipeline
 from ..core.n5.blocks import head_bytes
 from ..storage.base import READ_AHEAD, Storage
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from .nodes import Layout
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Region: TypeAlias = tuple[slice, ...]
 E = TypeVar("E", bound=Exception)
 
 
@@ -191,8 +190,7 @@ class ChunkReader:
         grid = self.layout.grid
         whole = self._objects.region(self._objects.coordinates(number))
         if region is not None:
-            sides = zip(region, whole, strict=True)
-            whole = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in sides)
+            whole = intersection(whole, region)
         wanted = within(whole, grid)
         missing = set(wanted.tolist())
         for chunk in self.encoded(number, wanted):

@@ -5,18 +5,27 @@ Decoded parts of source chunks that a later region needs are kept until then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from zarrstack.core.errors import ZarrstackError
 
-from ..archive.chunk_reader import Array, InnerChunk, Region
+from ..archive.chunk_reader import Array, InnerChunk
 from ..core.codecs.base import memory
+from ..core.data_types.compare import part_of
 from ..core.data_types.v3 import fill_from_json
 from ..core.grid.grid import Grid
-from ..core.grid.overlap import cutting_order, present_candidates, touching, within
+from ..core.grid.overlap import (
+    Region,
+    cutting_order,
+    intersection,
+    present_candidates,
+    relative,
+    touching,
+    within,
+)
 from ..storage.base import Storage
 from ..storage.giving_up import check
 from ..storage.writer import Writer
@@ -109,7 +118,7 @@ class ValueAssembler(Assembler):
                     start = counts.failures
                     if buffer is not None:
                         self._cut(
-                            buffer, _overlap(region, self.targets.region(place)), builders[number], counts
+                            buffer, intersection(region, self.targets.region(place)), builders[number], counts
                         )
                     if buffer is None or counts.failures > start:
                         lost.add(number)
@@ -196,12 +205,6 @@ class ValueAssembler(Assembler):
             builder.put(place, payload)
 
 
-def _overlap(region: Region, other: Region) -> Region:
-    """The common part of two regions that overlap."""
-    pairs = zip(region, other, strict=True)
-    return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in pairs)
-
-
 def _run_of(region: Region, runs: Grid) -> Region:
     """The run that contains a piece."""
     place = (axis.start // length for axis, length in zip(region, runs.chunk_shape, strict=True))
@@ -236,19 +239,14 @@ class RegionBuffer:
 
     def paste(self, values: Array, region: Region) -> None:
         """Insert the values of a source object with this region, as far as they overlap."""
-        here: list[Any] = []
-        within: list[Any] = []
-        inner_chunks: list[Any] = []
-        for mine, theirs, length, first in zip(
-            self.region, region, self._inner_chunk, self._first, strict=True
-        ):
-            start, stop = max(mine.start, theirs.start), min(mine.stop, theirs.stop)
-            here.append(slice(start - mine.start, stop - mine.start))
-            within.append(slice(start - theirs.start, stop - theirs.start))
-            inner_chunks.append(slice(start // length - first, -(-stop // length) - first))
-        inside: tuple[Any, ...] = (*here, ...)
-        self._values[inside] = values[(*within, ...)]  # the ellipsis keeps a 0-d array an array
-        self._reached[(*inner_chunks, ...)] = True
+        common = intersection(self.region, region)
+        here: tuple[Any, ...] = (*relative(common, self.region), ...)
+        self._values[here] = part_of(values, relative(common, region))
+        reached: tuple[Any, ...] = tuple(
+            slice(axis.start // length - first, -(-axis.stop // length) - first)
+            for axis, length, first in zip(common, self._inner_chunk, self._first, strict=True)
+        )
+        self._reached[(*reached, ...)] = True
 
     def holds(self, region: Region) -> bool:
         """Whether stored values overlap the inner chunk that begins at this region's corner."""
@@ -260,11 +258,7 @@ class RegionBuffer:
 
     def inner_chunk(self, region: Region) -> Array:
         """A whole inner chunk; elements beyond the array's end have the fill value."""
-        inside: tuple[Any, ...] = tuple(
-            slice(axis.start - mine.start, axis.stop - mine.start)
-            for axis, mine in zip(region, self.region, strict=True)
-        )
-        part = np.asarray(self._values[(*inside, ...)])
+        part = part_of(self._values, relative(region, self.region))
         if part.shape == self._inner_chunk:
             return part
         whole: Array = np.empty(self._inner_chunk, part.dtype)
@@ -315,19 +309,10 @@ class CarryOver:
         axis = self._axis
         if region[axis].stop <= self._piece[axis].stop:
             return
-        rest = [
-            slice(max(mine.start, run.start), min(mine.stop, run.stop))
-            for mine, run in zip(region, self._run, strict=True)
-        ]
+        rest = [*intersection(region, self._run)]
         rest[axis] = slice(self._piece[axis].stop, rest[axis].stop)
         if rest[axis].start < rest[axis].stop:
-            self._parts[number] = (None if values is None else _cut(values, region, rest), tuple(rest))
-
-
-def _cut(values: Array, region: Region, part: Sequence[slice]) -> Array:
-    """A copy of the values in a part of a region."""
-    place = tuple(
-        slice(mine.start - whole.start, mine.stop - whole.start)
-        for mine, whole in zip(part, region, strict=True)
-    )
-    return np.array(values[place], copy=True)
+            self._parts[number] = (
+                None if values is None else part_of(values, relative(tuple(rest), region)).copy(),
+                tuple(rest),
+            )

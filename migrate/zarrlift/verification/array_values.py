@@ -26,8 +26,7 @@ from ..core.data_types.compare import Values, kind, matches_json_text, mismatch,
 from ..core.data_types.object_values import may_be_anything
 from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
-from ..core.grid.overlap import touched
-from ..core.grid.overlap import within as objects_within
+from ..core.grid.overlap import Region, intersection, relative, touched, within
 from ..core.problems import refusal
 from ..recipe.recipe import ValueOptions
 from ..storage.base import Storage
@@ -35,13 +34,10 @@ from .documents import VARIABLE, fill_of
 from .sides import (
     Compared,
     Division,
-    Region,
     Result,
     first_coordinates,
-    intersection,
     list_chunks,
     parts,
-    within,
 )
 from .zarr_python_reader import words
 
@@ -342,7 +338,7 @@ class ArrayValues:
                 continue
             read += values.nbytes
             compared = (
-                self._difference(piece, part_of(values, within(piece.part, region))) for piece in pieces
+                self._difference(piece, part_of(values, relative(piece.part, region))) for piece in pieces
             )
             problems += filter(None, compared)
         return Compared(problems, len(batch), read)
@@ -352,12 +348,12 @@ class ArrayValues:
         pieces: list[_Piece] = []
         problems: list[Problem] = []
         objects = self.layout.objects
-        for number in objects_within(region, objects).tolist():
+        for number in within(region, objects).tolist():
             try:
                 for whole, values in self._reader.decoded(number, region):
                     part = intersection(whole, region)
                     if values is not None:
-                        pieces.append(_Piece(part=part, values=_cut(values, within(part, whole))))
+                        pieces.append(_Piece(part=part, values=_cut(values, relative(part, whole))))
                     elif not self.array.fill_is_null:  # otherwise its value is undefined
                         pieces.append(_Piece(part=part, values=None))
             except MissingObject:

@@ -19,8 +19,8 @@ from ..transfer.tasks import rewritten
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
+    from ..core.grid.overlap import Region
     from ..planning.plans import ArrayPlan
-    from .sides import Region
 
 MAX_INNER_CHUNKS: Final = 64
 """Maximum number of inner chunks that a job reads again, apart from one for every further kind."""

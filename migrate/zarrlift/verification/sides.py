@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ..core.chain.chain import Chain
 from ..core.data_types.compare import Values
 from ..core.grid.chunk_keys import ChunkKeys
 from ..core.grid.grid import Grid
+from ..core.grid.overlap import Region
 from ..storage.base import Storage
 from .zarr_python_reader import (
     chunk_shape,
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
     from zarrstack.system.zarr_internals import ArrayV3Metadata
 
     from ..archive.chunk_inventory import Indexes
-
-
-Region: TypeAlias = tuple[slice, ...]
-"""One slice with start and stop per axis, in array coordinates."""
 
 
 class Division(NamedTuple):
@@ -67,16 +64,6 @@ class Compared(NamedTuple):
 def first_coordinates(region: Region) -> tuple[int, ...]:
     """Coordinates of a region's first element."""
     return tuple(axis.start for axis in region)
-
-
-def within(part: Region, whole: Region) -> Region:
-    """A region in the coordinates of another region that contains it."""
-    return tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(part, whole, strict=True))
-
-
-def intersection(one: Region, other: Region) -> Region:
-    """The intersection of two overlapping regions."""
-    return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
 
 
 def parts(region: Region, itemsize: int, inner_chunk: tuple[int, ...], most_bytes: int) -> Iterator[Region]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .grid import Grid
 
 Indexes: TypeAlias = "npt.NDArray[np.int64]"
+Region: TypeAlias = tuple[slice, ...]
+"""One slice with start and stop for each axis, in the coordinates of the array."""
 _AT_ONCE: Final = 1 << 20
 """Chunks per batch, to limit the memory for a grid of 10^8."""
 
@@ -89,13 +91,23 @@ def touching(place: tuple[int, ...], blocks: Grid, source: Grid) -> Indexes:
     return within(blocks.region(place), source)
 
 
-def within(region: tuple[slice, ...], grid: Grid) -> Indexes:
+def within(region: Region, grid: Grid) -> Indexes:
     """Linear indexes, ascending, of the chunks that overlap a region of the array."""
     result = np.zeros(1, dtype=np.int64)
     for axis, length, count in zip(region, grid.chunk_shape, grid.counts, strict=True):
         along = np.arange(axis.start // length, -(-axis.stop // length), dtype=np.int64)
         result = (result[:, None] * count + along[None, :]).reshape(-1)
     return result
+
+
+def intersection(one: Region, other: Region) -> Region:
+    """The common part of two regions that overlap."""
+    return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
+
+
+def relative(part: Region, whole: Region) -> Region:
+    """A region in the coordinates of another one that contains it."""
+    return tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(part, whole, strict=True))
 
 
 def present_candidates(candidates: Indexes, present: Indexes) -> Indexes:
