@@ -14,13 +14,19 @@ from typing import TYPE_CHECKING
 from zarrstack.base.lazy import loader
 
 if TYPE_CHECKING:
-    from .creation import create
-    from .differences import Difference
-    from .functions import diff, schema, show, to_pydantic, validate
-    from .hierarchy import Hierarchy
-    from .model_storage import consolidated
-    from .requirement import Requirement, load
-    from .zom import flatten, unflatten
+    from .creation import create as create
+    from .differences import Difference as Difference
+    from .functions import diff as diff
+    from .functions import schema as schema
+    from .functions import show as show
+    from .functions import to_pydantic as to_pydantic
+    from .functions import validate as validate
+    from .hierarchy import Hierarchy as Hierarchy
+    from .model_storage import consolidated as consolidated
+    from .requirement import Requirement as Requirement
+    from .requirement import load as load
+    from .zom import flatten as flatten
+    from .zom import unflatten as unflatten
 
 _HOMES = {
     "Difference": "differences",
@@ -38,25 +44,10 @@ _HOMES = {
     "validate": "functions",
 }
 
-__all__ = [
-    "Difference",
-    "Hierarchy",
-    "Requirement",
-    "consolidated",
-    "create",
-    "diff",
-    "flatten",
-    "load",
-    "schema",
-    "show",
-    "to_pydantic",
-    "unflatten",
-    "validate",
-]
-
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the table states the names once
 
 __getattr__ = loader(__name__, _HOMES, globals())
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

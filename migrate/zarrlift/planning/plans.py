@@ -20,7 +20,7 @@ from ..archive.notebook import NotebookResult
 from ..core.json_fields import FieldsAsJSON, json_of_fields
 from ..recipe.options import Format, Reading
 from ..recipe.recipe import Recipe, ValueOptions
-from .routes import IntermediateArray, Move, Route, shape_from_json, shape_to_json
+from .routes import IntermediateArray, Move, Route, shapes_from_json, shapes_to_json
 from .zarr_json import consolidate
 
 _value_options = cache(ValueOptions)  # arrays share them
@@ -106,9 +106,7 @@ class ArrayPlan:
             "destination": layout(move.destination),
             "route": {"name": move.route.name, "shared": move.route.shared, "reason": move.route.reason},
             **move.values._asdict(),
-            "block_shape": shape_to_json(move.block_shape),
-            "piece_shape": shape_to_json(move.buffer_shape),
-            "run_shape": shape_to_json(move.sweep_shape),
+            **shapes_to_json(move),
             **json_of_fields(self, "move", *unset),
         }
 
@@ -121,9 +119,7 @@ class ArrayPlan:
             destination=layout(data["destination"]),
             route=Route(**data["route"]),
             values=_value_options(*(data[name] for name in ValueOptions._fields)),
-            block_shape=shape_from_json(data.get("block_shape")),
-            buffer_shape=shape_from_json(data.get("piece_shape")),
-            sweep_shape=shape_from_json(data.get("run_shape")),
+            **shapes_from_json(data),
             replaces="changes" in data,
         )
         names: tuple[str, ...] = ("document", "fill_is_null", "chunks", "bytes_in", "bytes_in_known")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSONObject
@@ -11,7 +11,10 @@ from zarrstack.core.json_text import JSONObject
 from ..archive.nodes import Layout, layout_from_json, layout_to_json
 from ..core.grid.chunk_keys import N5Keys
 from ..core.grid.frames import N5Blocks, Shards
+from ..core.json_fields import json_of_fields
 from ..recipe.recipe import ValueOptions
+
+_SHAPES: Final = ("block_shape", "piece_shape", "run_shape")
 
 RouteName: TypeAlias = Literal["stay", "relink", "reframe", "recode", "rewrite", "regrid"]
 
@@ -92,9 +95,9 @@ class Move:
     """If the objects do not correspond to the source's: the unit of work, in whole objects of the
     destination; None if each is made from the source object at the same grid position.
     """
-    buffer_shape: tuple[int, ...] | None = None
+    piece_shape: tuple[int, ...] | None = None
     """If the values of a block exceed the memory: the part assembled at a time."""
-    sweep_shape: tuple[int, ...] | None = None
+    run_shape: tuple[int, ...] | None = None
     """Several consecutive pieces within a block, for which decoded source chunks are kept as far as needed.
     """
     source_is_destination: bool = False
@@ -109,38 +112,27 @@ class IntermediateArray:
 
     layout: Layout
     block_shape: tuple[int, ...]
-    buffer_shape: tuple[int, ...] | None
-    sweep_shape: tuple[int, ...] | None
+    piece_shape: tuple[int, ...] | None
+    run_shape: tuple[int, ...] | None
     bounds: tuple[int, ...]
     """Bounds of the first pass's tasks, like `ArrayPlan.bounds`."""
 
     def to_json(self) -> JSONObject:
         """The complete object as JSON."""
-        return {
-            "layout": layout_to_json(self.layout),
-            "block_shape": list(self.block_shape),
-            "piece_shape": shape_to_json(self.buffer_shape),
-            "run_shape": shape_to_json(self.sweep_shape),
-            "bounds": list(self.bounds),
-        }
+        return {"layout": layout_to_json(self.layout), **json_of_fields(self, "layout")}
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
         """Inverse of `to_json`."""
-        return cls(
-            layout=layout_from_json(data["layout"]),
-            block_shape=tuple(data["block_shape"]),
-            buffer_shape=shape_from_json(data["piece_shape"]),
-            sweep_shape=shape_from_json(data.get("run_shape")),
-            bounds=tuple(data["bounds"]),
-        )
+        layout = layout_from_json(data["layout"])
+        return cls(layout=layout, bounds=tuple(data["bounds"]), **shapes_from_json(data))
 
 
-def shape_to_json(shape: tuple[int, ...] | None) -> list[int] | None:
-    """An optional shape as JSON."""
-    return None if shape is None else list(shape)
+def shapes_to_json(move: Move) -> JSONObject:
+    """The shapes of a move's units of work as JSON."""
+    return {name: None if (shape := getattr(move, name)) is None else list(shape) for name in _SHAPES}
 
 
-def shape_from_json(data: list[int] | None) -> tuple[int, ...] | None:
-    """Inverse of `shape_to_json`."""
-    return None if data is None else tuple(data)
+def shapes_from_json(data: JSONObject) -> dict[str, Any]:
+    """The shapes in a plan's JSON, by the name of the field."""
+    return {name: None if (shape := data.get(name)) is None else tuple(shape) for name in _SHAPES}

@@ -102,8 +102,8 @@ def work_of_passes(
     between = IntermediateArray(
         layout=passes.between,
         block_shape=first.shape,
-        buffer_shape=first.piece,
-        sweep_shape=first.run,
+        piece_shape=first.piece,
+        run_shape=first.run,
         bounds=block_bounds(inventory, source, first, work.bytes_in),
     )
     return replace(work, between=between, times_read=passes.times_read)

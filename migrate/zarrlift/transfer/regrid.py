@@ -49,8 +49,8 @@ class ValueAssembler(Assembler):
         self._type = move.destination.data_type.numpy
         self._fill = fill_from_json(move.destination.fill_value, move.destination.data_type)
         self._order = cutting_order(move.source.chunk_shape, move.destination.chunk_shape)
-        self._pieces = None if move.buffer_shape is None else Grid(move.source.shape, move.buffer_shape)
-        self._runs = None if move.sweep_shape is None else Grid(move.source.shape, move.sweep_shape)
+        self._pieces = None if move.piece_shape is None else Grid(move.source.shape, move.piece_shape)
+        self._runs = None if move.run_shape is None else Grid(move.source.shape, move.run_shape)
 
     def block(
         self, place: Place, present: Indexes, counts: MoveCounts, versions: ListedVersions | None

@@ -239,8 +239,8 @@ def first_move(plan: ArrayPlan) -> Move:
         route=Route(name="regrid", shared=0, reason="chunk shape"),
         values=ValueOptions(allow_pickle=plan.move.values.allow_pickle),
         block_shape=plan.between.block_shape,
-        buffer_shape=plan.between.buffer_shape,
-        sweep_shape=plan.between.sweep_shape,
+        piece_shape=plan.between.piece_shape,
+        run_shape=plan.between.run_shape,
     )
 
 

@@ -126,7 +126,7 @@ def test_the_same_bytes_whatever_memory_there_is(source, option, numbers, monkey
             continue
         assert outcome.ok, outcome.problems
         move = outcome.plan.arrays[0].move
-        ways.add((move.block_shape, move.buffer_shape))
+        ways.add((move.block_shape, move.piece_shape))
         assert tree(tmp_path / str(count)) == tree(tmp_path / str(ROOM[0]))
     if "shards" in OPTIONS[option]:
         assert len(ways) > 1, "less memory is another way"
@@ -137,8 +137,8 @@ def test_a_shard_larger_than_its_memory_is_made_in_pieces(numbers, monkeypatch, 
     whole = zarrlift.migrate(numbers, tmp_path / "whole", recipe=recipe)
     leave(100, monkeypatch)
     parts = zarrlift.migrate(numbers, tmp_path / "parts", recipe=recipe)
-    assert whole.plan.arrays[0].move.buffer_shape is None
-    assert parts.plan.arrays[0].move.buffer_shape is not None
+    assert whole.plan.arrays[0].move.piece_shape is None
+    assert parts.plan.arrays[0].move.piece_shape is not None
     assert parts.plan.arrays[0].times_read > whole.plan.arrays[0].times_read
     assert tree(tmp_path / "whole") == tree(tmp_path / "parts")
 
@@ -161,9 +161,9 @@ def test_shards_that_the_same_chunks_cross_are_built_together(location, monkeypa
     leave(2500, monkeypatch)
     monkeypatch.setattr("zarrlift.transfer.blocks._HELD", 600)  # so each is a stream to a file
     layers = zarrlift.migrate(source, tmp_path / "layers", recipe=recipe, workers=2)
-    assert whole.plan.arrays[0].move.buffer_shape is None
+    assert whole.plan.arrays[0].move.piece_shape is None
     (array,) = layers.plan.arrays
-    assert (array.move.block_shape, array.move.buffer_shape) == ((6, 12, 8), (3, 12, 8))
+    assert (array.move.block_shape, array.move.piece_shape) == ((6, 12, 8), (3, 12, 8))
     assert array.times_read == 1
     assert tree(tmp_path / "layers") == tree(tmp_path / "whole")
 
@@ -198,9 +198,9 @@ def test_nothing_is_built_together_for_a_store(tmp_path) -> None:
     )
     recipe = wish(chunks="64,64,64", shards="2,4,4")
     (array,) = zarrlift.plan(tmp_path / "old", tmp_path / "new", recipe=recipe).arrays
-    assert array.move.buffer_shape == (64, 512, 512)
+    assert array.move.piece_shape == (64, 512, 512)
     (array,) = zarrlift.plan(tmp_path / "old", "memory://new", recipe=recipe).arrays
-    assert array.move.buffer_shape is None
+    assert array.move.piece_shape is None
 
 
 # Fill values, casts, objects

@@ -107,18 +107,18 @@ def test_the_plan_counts_every_decoding(
     assert outcome.ok, outcome.problems
     (array,) = outcome.plan.arrays
     move = array.move
-    assert move.sweep_shape is not None, "made in pieces, with parts of chunks kept"
+    assert move.run_shape is not None, "made in pieces, with parts of chunks kept"
     # Whatever the memory, the same bytes.
     assert tree(tmp_path / "tight") == tree(tmp_path / "ample")
     assert zarrlift.verify(source, tmp_path / "tight", full=True).ok
     there = stored_leaves(source, move.source.grid)
-    wanted = int(touches(there, move.source.grid, Grid(SHAPE, move.sweep_shape)).sum())
+    wanted = int(touches(there, move.source.grid, Grid(SHAPE, move.run_shape)).sum())
     assert seen.count == wanted
     assert outcome.chunks == array.reads
     if not isinstance(move.source.frame, Shards):
         assert wanted == array.reads
         assert array.times_read == wanted / len(there)
-    in_pieces = int(touches(there, move.source.grid, Grid(SHAPE, move.buffer_shape or SHAPE)).sum())
+    in_pieces = int(touches(there, move.source.grid, Grid(SHAPE, move.piece_shape or SHAPE)).sum())
     assert wanted < in_pieces, "without what is kept more would be decoded"
 
 
