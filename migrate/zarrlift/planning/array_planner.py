@@ -227,7 +227,7 @@ class ArrayPlanner:
     def _new_way(
         self, source: Layout, destination: Layout, recipe: ArrayRecipe
     ) -> tuple[Route, Blocks | Problem | None]:
-        route = route_between(source, destination, same_place=self.in_place, drop_empty=recipe.drop_empty)
+        route = route_between(source, destination, same_place=self.in_place, values=recipe.values)
         return route, choose_blocks(source, destination, self.budget, self.buffers, sharing=self.sharing)
 
     def _source_problems(

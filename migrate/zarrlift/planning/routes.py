@@ -39,11 +39,15 @@ class Route:
 
 
 def route_between(
-    source: Layout, destination: Layout, *, same_place: bool, drop_empty: bool = False
+    source: Layout,
+    destination: Layout,
+    *,
+    same_place: bool,
+    values: ValueOptions = ValueOptions(),  # noqa: B008 - a tuple
 ) -> Route:
     """The route from one layout to another; `same_place` if chunks remain where they are stored.
 
-    With `drop_empty`, chunks must be checked for empty ones, which requires `rewrite`.
+    If empty chunks are omitted, each must be checked, which requires `rewrite`.
     """
     shared = source.chain.common_prefix(destination.chain)
     place = "keys" if same_place else "place"
@@ -51,7 +55,7 @@ def route_between(
         return Route(name="regrid", shared=shared, reason="chunk shape")
     if source.data_type != destination.data_type:
         return Route(name="rewrite", shared=0, reason="data type")
-    if drop_empty:
+    if values.drop_empty:
         return Route(name="rewrite", shared=0, reason="empty chunks are left out")
     if source.chain == destination.chain:
         if source.frame != destination.frame:

@@ -251,7 +251,7 @@ def second_move(plan: ArrayPlan) -> Move:
     """
     assert plan.between is not None
     source = plan.between.layout
-    route = route_between(source, plan.destination, same_place=False, drop_empty=plan.move.values.drop_empty)
+    route = route_between(source, plan.destination, same_place=False, values=plan.move.values)
     return replace(plan.move, source=source, route=route, source_is_destination=True)
 
 

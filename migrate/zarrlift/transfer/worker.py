@@ -41,10 +41,7 @@ from .tasks import Task
 from .unexpected_errors import unexpected_error
 
 if TYPE_CHECKING:
-    from ..planning.routes import Move
     from ..storage.writer import ObjectStream
-    from .reframe import Mover
-    from .tasks import Task
 
 
 def may_omit_objects(move: Move) -> bool:
