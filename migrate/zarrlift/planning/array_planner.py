@@ -25,7 +25,7 @@ from ..core.problems import any_refusal, note, refusal
 from ..formats.tree.directory import located, unfollowed_link
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
-from .blocks import Blocks, choose_blocks, mean_inner_chunk, memory_of_pairs
+from .blocks import Blocks, mean_inner_chunk, memory_of_pairs, payload_blocks
 from .chunk_checks import (
     TrailingBytes,
     damage_problem,
@@ -228,6 +228,10 @@ class ArrayPlanner:
         self, source: Layout, destination: Layout, recipe: ArrayRecipe
     ) -> tuple[Route, Blocks | Problem | None]:
         route = route_between(source, destination, same_place=self.in_place, values=recipe.values)
+        if source.chunk_shape == destination.chunk_shape:
+            return route, payload_blocks(source, destination, self.budget, self.buffers)
+        from .boxes import choose_blocks  # most archives keep their chunks
+
         return route, choose_blocks(source, destination, self.budget, self.buffers, sharing=self.sharing)
 
     def _source_problems(

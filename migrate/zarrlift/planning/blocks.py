@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from ..storage.base import STORE_READ, STORE_WRITTEN, Storage
 from ..storage.local.storage import LocalStorage
 from .chunk_checks import machine_memory
 
-if TYPE_CHECKING:
-    from .boxes import Box
-
 Shape = tuple[int, ...]
 
 BASE: Final = 104 << 20
@@ -43,10 +40,6 @@ _BUFFERS: Final = 8 << 20
 """Memory of one worker in bytes in addition to values: payloads read, and payloads to be added to a shard."""
 _INDEX_COPIES: Final = 5
 """Copies of a shard's index in memory while it is encoded: pairs, halves, bytes, with the checksum."""
-_TOGETHER: Final = 8
-"""Maximum number of shards that a worker builds at the same time, each an open file: a process may have about
-a thousand of them, and a hundred workers.
-"""
 _MAX_BLOCKS: Final = 256
 """Maximum number of blocks in a task, even if they read little."""
 
@@ -60,7 +53,10 @@ class Blocks:
     """If one block exceeds the memory: the part in memory at a time."""
     run: Shape | None = None
     """With pieces: the region processed along one axis, in which no source chunk is decoded twice."""
+    items: int = 0
+    """Number of values in memory, including those kept for later pieces."""
     times_read: float = 1.0
+    """Average number of times that a source chunk is decoded."""
     memory: int | None = None
     """Memory in bytes that one worker needs; None for an inner chunk or two."""
 
@@ -111,61 +107,18 @@ def store_buffers(source: Storage, destination: str | None) -> int:
 
 def memory_of_pairs(source: Layout, destination: Layout, buffers: int) -> int | None:
     """Memory in bytes that a worker needs if objects correspond one to one; None for a chunk or two."""
-    return _overhead(source, destination, buffers) if buffers else None
+    return worker_overhead(source, destination, buffers) if buffers else None
 
 
-def choose_blocks(
-    source: Layout, destination: Layout, budget: int, buffers: int = 0, *, sharing: int | None = None
-) -> Blocks | Problem | None:
-    """The blocks of an array, or why none fit; None if objects correspond one to one.
+def payload_blocks(source: Layout, destination: Layout, budget: int, buffers: int) -> Blocks | Problem | None:
+    """The blocks of an array whose inner chunk shape stays; None if objects correspond one to one.
 
-    `buffers` is further memory of each worker in bytes (`store_buffers`). `sharing` is the number of workers
-    that may share the budget; None for one per processor.
+    A block is one object of the side with the larger objects. `buffers` as for `choose_blocks`.
     """
     sharded = isinstance(destination.frame, Shards)
-    if source.chunk_shape == destination.chunk_shape:
-        # A shard of a single chunk has the chunk's shape, but is a different object.
-        if source.object_shape == destination.object_shape and isinstance(source.frame, Shards) == sharded:
-            return None
-        return _gathered(source, destination, budget, buffers)
-    if not source.grid.total:
-        return Blocks(shape=destination.object_shape)
-    from .boxes import Candidates, within  # most archives keep their chunks
-
-    overhead = _overhead(source, destination, buffers)
-    # For a store, each shard would take its own buffer, and each layer would wait for its first chunks.
-    candidates = Candidates.of(source, destination, together=0 if buffers else _TOGETHER)
-    best: tuple[float, float, Box] | None = None
-    for workers in range(sharing or available_cores(), 0, -1):
-        box = candidates.choose((budget - BASE) // workers - overhead, workers)
-        if box is None:
-            continue
-        # On a tie, prefer fewer reads.
-        key = (candidates.cost(box, workers), box.times_read, box)
-        if best is None or key[:2] < best[:2]:
-            best = key
-    if best is not None:
-        box = best[2]
-        return Blocks(
-            shape=box.shape,
-            piece=box.piece,
-            run=box.run,
-            times_read=box.times_read,
-            memory=box.items * candidates.item + overhead,
-        )
-    least = overhead + prod(within(destination.chunk_shape, source.shape)) * candidates.item + BASE
-    return refusal(
-        "memory",
-        "a chunk of the source or the result does not fit into the permitted memory",
-        found=f"--memory {budget}",
-        expected=f"at least {least} bytes",
-        advice="Increase --memory, or request smaller --chunks.",
-    )
-
-
-def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) -> Blocks | Problem:
-    """The blocks for passing payloads on: one object of the side with the larger objects."""
-    sharded = isinstance(destination.frame, Shards)
+    # A shard of a single chunk has the chunk's shape, but is a different object.
+    if source.object_shape == destination.object_shape and isinstance(source.frame, Shards) == sharded:
+        return None
     memory = _BUFFERS + buffers + 4 * prod(source.chunk_shape) * source.item_bytes
     for frame in (source.frame, destination.frame):
         if isinstance(frame, Shards):
@@ -182,7 +135,7 @@ def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) ->
     return Blocks(shape=destination.object_shape if sharded else source.object_shape, memory=memory)
 
 
-def _overhead(source: Layout, destination: Layout, buffers: int) -> int:
+def worker_overhead(source: Layout, destination: Layout, buffers: int) -> int:
     """Memory of a worker besides its block's values: a source chunk, an encoded inner chunk, an index."""
     inner_chunk = prod(source.chunk_shape) * source.item_bytes
     new = prod(destination.chunk_shape) * destination.item_bytes

@@ -10,14 +10,18 @@ any length.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, isqrt, lcm, prod
 from typing import Final, Self
 
+from zarrstack.core.errors import Problem
+
 from ..archive.nodes import Layout
 from ..core.grid.frames import Shards
 from ..core.grid.overlap import cutting_order, times_read
+from ..core.problems import refusal
+from .blocks import BASE, Blocks, available_cores, payload_blocks, worker_overhead
 
 Shape = tuple[int, ...]
 
@@ -26,24 +30,48 @@ _LONG_BYTES: Final = 1 << 30
 """Maximum size of a box as a multiple of the memory, unless this number of bytes is larger: after a kill, one
 box is repeated from its start.
 """
+_TOGETHER: Final = 8
+"""Maximum number of shards that a worker builds at the same time, each an open file: a process may have about
+a thousand of them, and a hundred workers.
+"""
 _SMALL: Final = 64 << 20
 """Size of an array in bytes up to which a second worker does not justify repeated reads."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
-    """A unit of work."""
+def choose_blocks(
+    source: Layout, destination: Layout, budget: int, buffers: int = 0, *, sharing: int | None = None
+) -> Blocks | Problem | None:
+    """The blocks of an array, or why none fit; None if objects correspond one to one.
 
-    shape: Shape
-    """Shape in whole objects; a single shard if `piece` is a part of it."""
-    piece: Shape | None = None
-    """The part assembled in memory at a time; None for the whole box."""
-    run: Shape | None = None
-    """With pieces: the region processed along one axis, in which no source chunk is decoded twice."""
-    items: int
-    """Number of values in memory, including those kept for later pieces."""
-    times_read: float
-    """Average number of times that a source chunk is decoded."""
+    `buffers` is further memory of each worker in bytes (`store_buffers`). `sharing` is the number of workers
+    that may share the budget; None for one per processor.
+    """
+    if source.chunk_shape == destination.chunk_shape:
+        return payload_blocks(source, destination, budget, buffers)
+    if not source.grid.total:
+        return Blocks(shape=destination.object_shape)
+    overhead = worker_overhead(source, destination, buffers)
+    # For a store, each shard would take its own buffer, and each layer would wait for its first chunks.
+    candidates = Candidates.of(source, destination, together=0 if buffers else _TOGETHER)
+    best: tuple[float, float, Blocks] | None = None
+    for workers in range(sharing or available_cores(), 0, -1):
+        box = candidates.choose((budget - BASE) // workers - overhead, workers)
+        if box is None:
+            continue
+        # On a tie, prefer fewer reads.
+        key = (candidates.cost(box, workers), box.times_read, box)
+        if best is None or key[:2] < best[:2]:
+            best = key
+    if best is not None:
+        return replace(best[2], memory=best[2].items * candidates.item + overhead)
+    least = overhead + prod(within(destination.chunk_shape, source.shape)) * candidates.item + BASE
+    return refusal(
+        "memory",
+        "a chunk of the source or the result does not fit into the permitted memory",
+        found=f"--memory {budget}",
+        expected=f"at least {least} bytes",
+        advice="Increase --memory, or request smaller --chunks.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +119,7 @@ class Candidates:
             item=max(source.item_bytes, destination.item_bytes),
         )
 
-    def choose(self, room: int, workers: int, *, whole: bool = False) -> Box | None:
+    def choose(self, room: int, workers: int, *, whole: bool = False) -> Blocks | None:
         """The best box whose values take at most `room` bytes; None if there is none.
 
         The best box repeats the fewest reads, counted per busy worker, and is the smallest of equal ones; in
@@ -114,7 +142,7 @@ class Candidates:
             default=None,
         )
 
-    def cost(self, box: Box, workers: int) -> float:
+    def cost(self, box: Blocks, workers: int) -> float:
         """The work per worker, in units of decoding the whole array.
 
         Encoding, which takes at least as long as decoding, counts as one unit. A small array is not divided
@@ -129,18 +157,18 @@ class Candidates:
     def _small(self) -> bool:
         return prod(self.shape) * self.item < _SMALL
 
-    def _box(self, shape: Shape, items: int, piece: Shape | None = None, run: Shape | None = None) -> Box:
+    def _box(self, shape: Shape, items: int, piece: Shape | None = None, run: Shape | None = None) -> Blocks:
         times = times_read(self.shape, self.chunk, run or piece or shape)
-        return Box(shape=shape, piece=piece, run=run, items=items, times_read=times)
+        return Blocks(shape=shape, piece=piece, run=run, items=items, times_read=times)
 
-    def _boxes(self, most: int) -> Iterator[Box]:
+    def _boxes(self, most: int) -> Iterator[Blocks]:
         """Boxes that fit completely."""
         for shape in product(*self.objects):
             items = self._items(shape)
             if items <= most:
                 yield self._box(shape, items)
 
-    def _long(self, most: int) -> Iterator[Box]:
+    def _long(self, most: int) -> Iterator[Blocks]:
         """Boxes longer than the memory."""
         longest = max(_LONGEST * most, _LONG_BYTES // self.item)
         for axis, (step, chunk) in enumerate(zip(self.whole, self.chunk, strict=True)):
@@ -157,7 +185,7 @@ class Candidates:
                     if length > step and self._items(shape) <= longest:
                         yield self._box(shape, items, piece, shape)
 
-    def _layers(self, most: int) -> Iterator[Box]:
+    def _layers(self, most: int) -> Iterator[Blocks]:
         """Boxes of shards that are built together, in pieces that are a layer of each."""
         for part, axis, others in self.parts:
             if part[axis] == self.whole[axis]:
@@ -175,7 +203,7 @@ class Candidates:
                 if shards <= self.together and items <= most:
                     yield self._box(shape, items, piece)
 
-    def _within_a_shard(self, most: int) -> Iterator[Box]:
+    def _within_a_shard(self, most: int) -> Iterator[Blocks]:
         """Parts of a shard larger than the memory."""
         for piece, axis, _ in self.parts:
             items = self._items(piece)

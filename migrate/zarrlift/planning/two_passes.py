@@ -24,7 +24,8 @@ from ..core.codec_spec import CodecSpec
 from ..core.problems import note
 from ..storage.base import STORE_READ, STORE_WRITTEN
 from ..storage.local.own_names import PASSES
-from .blocks import BASE, Blocks, available_cores, block_bounds, choose_blocks
+from .blocks import BASE, Blocks, available_cores, block_bounds
+from .boxes import choose_blocks
 from .estimates import Work, work_of
 from .routes import IntermediateArray, Route
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from ..archive.chunk_inventory import Indexes
     from ..core.data_types.cast import Casting
-    from ..planning.boxes import Box
+    from ..planning.blocks import Blocks
 
 _BATCH_BYTES: Final = 16 << 20
 _MIN_BYTES: Final = 1 << 20
@@ -289,7 +289,7 @@ class ArrayValues:
 
         target = replace(self.layout, chunk_shape=self._inner_chunk, frame=None)
         candidates = Candidates.of(self.layout, target)
-        best: tuple[float, int, int, Box] | None = None
+        best: tuple[float, int, int, Blocks] | None = None
         for number in range(threads, 0, -1):
             room = (memory // number - 2 * self._chunk_bytes) // _COPIES
             box = candidates.choose(room, number, whole=True)

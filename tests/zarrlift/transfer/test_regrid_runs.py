@@ -25,8 +25,8 @@ from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
 from zarrlift.core.grid.grid import Grid
 from zarrlift.core.grid.overlap import touches
-from zarrlift.planning.blocks import Blocks, choose_blocks
-from zarrlift.planning.boxes import Box, Candidates
+from zarrlift.planning.blocks import Blocks
+from zarrlift.planning.boxes import Candidates, choose_blocks
 from zarrlift.transfer.regrid import CarryOver, RegionBuffer
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
@@ -240,5 +240,5 @@ def test_a_box_stays_within_its_room_and_reads_no_more_than_one_without_pieces(
     assert best.items * candidates.item <= room
     if plain is not None:
         assert candidates.cost(best, workers) <= candidates.cost(plain, workers)
-    assert isinstance(best, Box)
+    assert isinstance(best, Blocks)
     assert all(a % b == 0 for a, b in zip(best.shape, best.piece or best.shape, strict=True))

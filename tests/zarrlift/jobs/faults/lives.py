@@ -56,6 +56,7 @@ def drive() -> int:
 
 def _run(stage: Stage, asked: argparse.Namespace) -> int:
     """Life after life."""
+
     def lived(variant: str, steps: Sequence[Step]) -> Told:
         without = asked.without.split(",")
         return Life(stage, variant, [step for step in steps if step.words[0] not in without]).run()

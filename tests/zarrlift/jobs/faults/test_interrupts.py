@@ -162,6 +162,7 @@ def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
+
 WAYS = (
     Way("large shards", "threads", "local"),
     Way("regrid", "processes", "bucket"),
