@@ -54,8 +54,7 @@ MADE_OF_ZARR = {
     "zarrlift.storage.local.layered_store",
     "zarrlift.storage.icechunk.storage",
     "zarrlift.storage.limited_storage",
-    "zarrlift.storage.remote.cross_loop_store",
-    "zarrlift.storage.source_store",
+    "zarrlift.storage.remote.storage_as_store",
     "zarrlift.views.legacy",
 }
 """Modules that subclass what zarr defines; they are imported where they are used, like zarr itself."""

@@ -1,9 +1,8 @@
 """The storage interface of the engine: synchronous, with keys relative to one root.
 
 `LocalStorage` accesses the file system directly, because file operations dominate for archives of many small
-chunks. All other places are accessed through zarr's `Store` interface
-(`storage.remote.zarr_store.StoreStorage`), so a source or destination may be any stack of transformers. None
-means *proven absent*, never *could not be read*.
+chunks. All other places are a `RemoteStorage`: buckets, web servers, the members of a file, and any zarr
+`Store`, which may be a stack of transformers. None means *proven absent*, never *could not be read*.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ def _from_store(place: Any, mode: Mode) -> Storage:
     from zarrstack.base.descend import descend
     from zarrstack.base.transformer import StorageTransformer
 
-    from .remote.zarr_store import StoreStorage
+    from .remote.store_at import storage_of
     from .transformer_stack import refuse_buffers
 
     if (repository := _from_icechunk_object(place, mode)) is not None:
@@ -282,7 +282,7 @@ def _from_store(place: Any, mode: Mode) -> Storage:
     if type(place) is ZipStore and place.read_only:
         return _inside(Path(os.path.abspath(place.path)), path)
     if isinstance(place, Store):
-        opened = StoreStorage(place, path)
+        opened = storage_of(place, path)
         *layers, bottom = descend(place, through=StorageTransformer)
         if layers and all(isinstance(layer, StorageTransformer) and layer.transparent for layer in layers):
             opened.beneath = _from_store(StorePath(bottom, path), "r")

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from zarrstack.base.transformer import StorageTransformer
 
-    from .remote.zarr_store import StoreStorage
+    from .remote.store_storage import StoreStorage
 
 
 def without_layers(storage: Storage) -> Storage:
     """The storage below all `zarrstack` layers over a storage's store, where writes end up."""
     if isinstance(storage, LocalStorage):
         return storage
-    from .remote.zarr_store import StoreStorage
+    from .remote.store_storage import StoreStorage
 
     if not isinstance(storage, StoreStorage):
         return storage
@@ -31,15 +31,20 @@ def without_layers(storage: Storage) -> Storage:
 
     from zarrstack.base.transformer import StorageTransformer
 
+    from .remote.storage_as_store import StorageAsStore
+    from .remote.store_at import storage_of
+
     store = storage.backing
     while isinstance(store, StorageTransformer):
         store = store.below
     if store is storage.backing:
         return storage
+    if isinstance(store, StorageAsStore) and not storage.base:
+        return store.storage
     return (
         LocalStorage(store.root / storage.base)
         if type(store) is LocalStore
-        else StoreStorage(store, storage.base)
+        else storage_of(store, storage.base)
     )
 
 
@@ -107,7 +112,7 @@ def through(storage: Storage, layers: Sequence[StorageTransformer]) -> StoreStor
     from zarrstack.base.stack import stack
 
     from .local.layered_store import LayeredLocalStore
-    from .remote.zarr_store import StoreStorage
+    from .remote.store_storage import StoreStorage
 
     # `zarr_store()` of a missing directory is an empty store, which cannot be written to.
     local = storage if isinstance(storage, LocalStorage) else None

@@ -11,21 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from zarrstack.core.errors import StorageError, ZarrstackError
 
 from ..core.codecs.base import HEAD_BYTES, TAIL_BYTES, HeadAndTail, memory
 from ..errors import SourceChangedError
-from ..storage.base import READ_AHEAD, Storage
+from ..storage.base import READ_AHEAD, ObjectPart, Storage
 from ..storage.local.files import ReadLimit
+from ..storage.remote.bucket_storage import BucketStorage
 from ..storage.remote.event_loop import bounded, run
-from ..storage.remote.zarr_store import StoreStorage
 from ..storage.versions import Version, source_object_changed, source_object_gone
 from ..storage.writer import DestinationError, PayloadCheck, at_destination
-
-if TYPE_CHECKING:
-    from ..storage.remote.backend import Backend, ObjectState
 
 Carried: TypeAlias = "int | ZarrstackError | None"
 """The result for one object: its size in bytes, None if it is missing, or its error."""
@@ -40,23 +37,17 @@ times as many small objects a second with these 128 as with 64.
 
 def server_copy(source: Storage, destination: Storage) -> ServerCopy | None:
     """A server-side copier, or None if the two ends are not in one store."""
-    if not isinstance(source, StoreStorage) or not isinstance(destination, StoreStorage):
+    if not isinstance(source, BucketStorage) or not isinstance(destination, BucketStorage):
         return None
-    first, second = source.native, destination.native
-    if first is None or second is None or first.identity != second.identity:
-        return None
-    return ServerCopy(source, destination, first, second)
+    return ServerCopy(source, destination) if source.identity == destination.identity else None
 
 
 class ServerCopy:
     """Copies objects between two places of one store; thread-safe."""
 
-    def __init__(self, source: StoreStorage, destination: StoreStorage, start: Backend, end: Backend) -> None:
-        """`start` and `end` are the backends of source and destination."""
+    def __init__(self, source: BucketStorage, destination: BucketStorage) -> None:
         self.source = source
         self._destination = destination
-        self._from = start
-        self._to = end
         self._able = True
         """Whether the store supports copies; determined by the first request."""
         self._first = asyncio.Lock()
@@ -88,18 +79,17 @@ class ServerCopy:
             start = await self._start(before, version, payload_check)
             if start is None:
                 return None
-            first, state = start
-            size = state[0]
+            first, size = start.data, start.size
             if size == len(first):
                 return await self._by_hand(before, after, first, version, payload_check)
-            if size is None or not self._able:
+            if not self._able:
                 return await self._by_hand(before, after, None, version, payload_check)
             tail = await self.source.fetch_part(before, size - TAIL_BYTES, TAIL_BYTES, version) or b""
             if not payload_check.check(HeadAndTail(first[:HEAD_BYTES], tail, size)):
                 return await self._by_hand(before, after, None, version, payload_check)
-            if not await self._copied_and_compared(before, after, state, size, tail):
+            if not await self._copied_and_compared(before, after, start, tail):
                 return await self._by_hand(before, after, None, version, payload_check)
-            await self._require(before, state)
+            await self._require(before, start)
             return size
         except DestinationError:
             raise
@@ -138,16 +128,15 @@ class ServerCopy:
                 raise
         return True
 
-    async def _copied_and_compared(
-        self, before: str, after: str, state: ObjectState, size: int, tail: bytes
-    ) -> bool:
+    async def _copied_and_compared(self, before: str, after: str, start: ObjectPart, tail: bytes) -> bool:
         """Like `_copied`; the first copy, or each, must have this size and these last bytes."""
-        if self._proven and self._to.copies_at_once:
+        size = start.size
+        if self._proven and self._destination.copies_at_once:
             return await self._copied(before, after, size)
         async with nullcontext() if self._proven else self._first:
             if not self._able or not await self._copied(before, after, size):
                 return False
-            if self._proven and self._to.copies_at_once:
+            if self._proven and self._destination.copies_at_once:
                 return True
             try:  # one byte more, which a copy of the same size does not have
                 end = await self._destination.fetch_part(after, size - TAIL_BYTES, TAIL_BYTES + 1)
@@ -155,20 +144,17 @@ class ServerCopy:
                 end = None
             self._proven = end == tail
             if not self._proven:
-                await self._require(before, state)
+                await self._require(before, start)
                 self._able = False
             return self._proven
 
     async def _cp(self, before: str, after: str, size: int) -> None:
-        await self._to.copy(self._from, self.source.key(before), self._destination.key(after), size)
+        await self._destination.copy(self.source.key(before), self._destination.key(after), size)
 
     async def _start(
         self, key: str, version: Version | None, payload_check: PayloadCheck
-    ) -> tuple[bytes, ObjectState] | None:
-        """The first bytes of an object and its state; None if it is missing."""
-        from zarr.abc.store import RangeByteRequest
-
-        place = self.source.key(key)
+    ) -> ObjectPart | None:
+        """The first bytes of an object with its size and version; None if it is missing."""
         length = HEAD_BYTES if version is not None and version[0] > IN_ONE_READ else IN_ONE_READ
         try:
             if version is not None and 0 < version[0] < IN_ONE_READ:
@@ -177,22 +163,17 @@ class ServerCopy:
                 data = await self.source.fetch_part(key, 0, IN_ONE_READ)
                 if data is not None and len(data) != version[0]:
                     raise source_object_changed()
-                return None if data is None else (data, (len(data), ""))
-            return await self.source.request(
-                "cannot read",
-                key,
-                lambda: self._from.read_with_state(place, RangeByteRequest(0, length), version),
-                single=True,
-            )
+                return None if data is None else ObjectPart(data, len(data), None)
+            return await self.source.fetch_end(key, 0, length, version)
         except SourceChangedError:
             raise
         except StorageError:
             # An empty object has no first byte, for which some stores return an error.
             data = await self.source.fetch(key, ReadLimit(payload_check.most_stored), version)
-            return None if data is None else (data, (len(data), ""))
+            return None if data is None else ObjectPart(data, len(data), None)
 
-    async def _require(self, key: str, state: ObjectState) -> None:
-        """Raise SourceChangedError if an object of the source has another state now."""
+    async def _require(self, key: str, start: ObjectPart) -> None:
+        """Raise SourceChangedError if an object of the source has another size or version now."""
         place = self.source.key(key)
-        if await self.source.request("cannot read", key, lambda: self._from.state(place)) != state:
+        if await self.source.request("cannot read", key, lambda: self.source.head(place)) != start[1:]:
             raise source_object_changed()

@@ -19,7 +19,7 @@ from zarrlift.core.data_types.bits import same_bits
 from zarrlift.core.grid.frames import Shards
 from zarrlift.formats.describe import describe
 from zarrlift.formats.zarr_v3 import V3ArrayDescriber
-from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrlift.storage.remote.store_storage import StoreStorage
 from zarrlift.transfer.relink import payload_check
 from zarrstack.core.errors import ChunkError
 

@@ -103,7 +103,7 @@ NOT_FOR_V2 = {
     "zarrlift.conventions.hdmf.arrays", "zarrlift.conventions.n5.pyramids", "zarrlift.formats.n5",
     "zarrlift.formats.zarr_v1", "zarrlift.formats.zarr_v3",
     "zarrlift.models",
-    "zarrlift.planning.n5_checks", "zarrlift.recipe.toml_file", "zarrlift.storage.remote.zarr_store",
+    "zarrlift.planning.n5_checks", "zarrlift.recipe.toml_file", "zarrlift.storage.remote.store_storage",
     "zarrlift.verification.before_publishing",
     "zarrlift.core.codecs.hdmf", "zarrlift.core.draft_v3.nodes",
 }  # fmt: skip

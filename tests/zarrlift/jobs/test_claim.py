@@ -453,7 +453,7 @@ def test_what_a_store_says_of_an_exclusive_creation_is_understood(
     async def refuse(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(storage.native, "create", refuse)  # type: ignore[attr-defined]
+    monkeypatch.setattr(storage, "create_new", refuse)
     if created is None:
         with pytest.raises(StorageError, match="Access Denied"):
             storage.create(CLAIM, b"claim")

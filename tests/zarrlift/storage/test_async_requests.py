@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
 import pytest
 import zarr
@@ -25,12 +24,12 @@ from zarr.storage import MemoryStore, WrapperStore
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.archive.shard_reader import Span, spans_of
-from zarrlift.storage.base import PART, PARTS_AT_ONCE, WRITE_BEHIND
+from zarrlift.storage.base import PART, WRITE_BEHIND
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote.async_requests import WriteBehind, read_ahead
-from zarrlift.storage.remote.backend_fsspec import in_parts
+from zarrlift.storage.remote.bucket_storage import part_size
+from zarrlift.storage.remote.store_storage import StoreStorage
 from zarrlift.storage.remote.store_writer import StoreWriter
-from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrlift.storage.writer import DestinationError
 from zarrstack.core.errors import StorageError
 
@@ -352,13 +351,11 @@ def test_small_gaps_are_read_along_and_larger_ones_are_not() -> None:
 # ----- what a file system is told
 
 
-def test_a_file_goes_in_parts_where_the_file_system_takes_parts(tmp_path: Path, monkeypatch: Any) -> None:
-    told: list[dict[str, Any]] = []
+def test_a_file_is_sent_by_its_name_where_the_file_system_can(tmp_path: Path, monkeypatch: Any) -> None:
+    sent: list[str] = []
 
-    def put_file(
-        self: Any, lpath: str, rpath: str, chunksize: int = 0, max_concurrency: int = 10, **options: Any
-    ) -> None:
-        told.append({"chunksize": chunksize, "max_concurrency": max_concurrency})
+    def put_file(self: Any, lpath: str, rpath: str, **options: Any) -> None:
+        sent.append(lpath)
         self.pipe_file(rpath, Path(lpath).read_bytes())
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", put_file)
@@ -367,46 +364,13 @@ def test_a_file_goes_in_parts_where_the_file_system_takes_parts(tmp_path: Path, 
     with open(tmp_path / "shard", "rb") as file:
         storage.put_file("a/c/0", file, 7)
     assert storage.get("a/c/0") == b"content"
-    assert told == [{"chunksize": PART, "max_concurrency": PARTS_AT_ONCE}]
+    assert sent == [str(tmp_path / "shard")]
 
 
 def test_parts_grow_where_an_object_has_more_than_a_store_takes() -> None:
-    def put_file(lpath: str, rpath: str, chunksize: int = 0) -> None: ...
-
-    assert in_parts(put_file, 10**9) == {"chunksize": PART}
+    assert part_size(10**9) == PART
     size = 5 * 10**12
-    assert -(-size // in_parts(put_file, size)["chunksize"]) <= 10_000
-    assert in_parts(lambda lpath, rpath: None, size) == {}
-
-
-def test_a_file_system_for_s3_keeps_a_connection_for_each_request() -> None:
-    from zarr.storage import FsspecStore
-
-    class Likeness(fsspec.asyn.AsyncFileSystem):
-        protocol = ("s3", "s3a")
-
-        def __init__(self, max_concurrency: int = 10, **options: Any) -> None:
-            super().__init__(**options)
-            self.max_concurrency = max_concurrency
-
-        async def _cat_file(self, path: str, start: Any = None, end: Any = None) -> bytes:
-            return path.encode()
-
-    def options(expected: int, **given: Any) -> dict[str, Any]:
-        store = FsspecStore(Likeness(asynchronous=True, **given), path="bucket/a")
-        storage = StoreStorage(store)
-        assert storage.get("c/0") == b"bucket/a/c/0"
-        below: Any = storage.native
-        assert below.fs.max_concurrency == expected  # 1: the size is not asked for first
-        found: dict[str, Any] = below.fs.storage_options
-        return found
-
-    assert options(1)["config_kwargs"] == {"max_pool_connections": 256}
-    given = options(
-        4, max_concurrency=4, config_kwargs={"max_pool_connections": 7, "read_timeout": 9}, anon=True
-    )
-    assert given["config_kwargs"] == {"max_pool_connections": 7, "read_timeout": 9}
-    assert given["anon"] is True
+    assert -(-size // part_size(size)) <= 10_000
 
 
 # ----- memory
@@ -442,7 +406,7 @@ def test_raising_in_one_store_is_a_storage_error_with_its_key() -> None:
     store.bad = "c/3/2"
     storage = StoreStorage(store)
     assert storage.requests is not None
-    good, bad = storage.requests.get(["a/c/1/1", "a/c/3/2"])
+    good, bad = storage.requests.get(["a/c/1/1", "a/c/3/2"], None, [None, None])
     assert good.result() is None
     with pytest.raises(StorageError) as raised:
         bad.result()

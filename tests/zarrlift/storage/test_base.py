@@ -25,7 +25,7 @@ from zarrlift.storage.local import files as local_files
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import store_writer
-from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrlift.storage.remote.store_storage import StoreStorage
 from zarrstack.core.errors import StorageError, UsageError
 
 FILES = {"a/b/.zarray": b"{}", "a/b/0.0": b"chunk", "a/.zgroup": b"{}", ".zgroup": b"{}", "c": b""}

@@ -15,7 +15,7 @@ from numcodecs import GZip
 from tests.support.bucket import COPIES, Bucket
 from tests.support.changing_archives import once
 from tests.support.job_processes import stopping
-from tests.zarrlift.storage.conftest import files
+from tests.zarrlift.storage.conftest import Web, files
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
@@ -226,7 +226,14 @@ def in_a_bucket(request: pytest.FixtureRequest, folder: Path) -> tuple[Storage, 
     return storage, lambda data: bucket.put("in", {"c/0": data})
 
 
-@pytest.mark.parametrize("place", [in_a_directory, in_a_bucket], ids=lambda each: each.__name__)
+def in_the_web(request: pytest.FixtureRequest, folder: Path) -> tuple[Storage, Callable[[bytes], object]]:
+    served: Web = request.getfixturevalue("served")
+    for name, content in files(folder).items():
+        served.put(f"in/{name}", content)
+    return open_storage(f"{served.url}/in"), lambda data: served.put("in/c/0", data)
+
+
+@pytest.mark.parametrize("place", [in_a_directory, in_a_bucket, in_the_web], ids=lambda each: each.__name__)
 def test_a_shard_that_is_rewritten_after_its_index_was_read_gives_no_wrong_values(
     place: Callable[..., tuple[Storage, Callable[[bytes], object]]],
     request: pytest.FixtureRequest,

@@ -23,10 +23,9 @@ from tests.support.optional_archives import KINDS, database_of, optional, seen, 
 
 import zarrlift
 from zarrlift.formats.describe import describe
-from zarrlift.storage.containers.database import Database
+from zarrlift.storage.containers.database import Database, DatabaseStorage
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote.store_listing import tree_of
-from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrlift.storage.remote.store_storage import tree_of
 from zarrstack.core.errors import StorageError, UsageError
 
 WRITTEN = {
@@ -97,7 +96,7 @@ def test_the_sqlite_flavour_of_dbm_is_read(folder: Path, tmp_path: Path) -> None
 
 
 def tree_in(storage: object) -> dict[str, bytes | None]:
-    assert isinstance(storage, StoreStorage)
+    assert isinstance(storage, DatabaseStorage)
     return {key: storage.get(key) for key in storage.list_prefix("")}
 
 
@@ -335,7 +334,7 @@ def test_a_value_of_lmdb_is_that_of_one_commit(folder: Path, tmp_path: Path) -> 
     """While a value is copied, a writer commits twice: its pages may be used again."""
     database = database_of("lmdb", folder, tmp_path / "store")
     storage = open_storage(database)
-    reader = storage.backing.source.database  # type: ignore[attr-defined]
+    reader = storage.database  # type: ignore[attr-defined]
     commits = 0
 
     def ask(txn: lmdb.Transaction) -> bytes:

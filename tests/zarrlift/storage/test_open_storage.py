@@ -22,7 +22,7 @@ from zarrlift.formats.describe import describe
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.redact import redact, secrets_of
-from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrlift.storage.remote.store_storage import StoreStorage
 from zarrstack.core.errors import UsageError
 
 OCEAN = fixtures_index.archive("zarr-2.18/people/ocean").path

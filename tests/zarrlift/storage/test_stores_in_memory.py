@@ -20,8 +20,8 @@ from zarr.storage import FsspecStore, MemoryStore, StorePath, WrapperStore
 
 import zarrlift
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote.store_listing import settled
-from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrlift.storage.remote.async_storage import settled
+from zarrlift.storage.remote.store_storage import StoreStorage
 from zarrstack import Log, stack
 
 

@@ -29,7 +29,7 @@ from zarrlift.report.text import Page, lines
 from zarrlift.storage import unanswered
 from zarrlift.storage.remote import adaptive_concurrency
 from zarrlift.storage.remote.adaptive_concurrency import ConcurrencyLimiter
-from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrlift.storage.remote.store_storage import StoreStorage
 from zarrlift.storage.unanswered import Unanswered
 from zarrlift.transfer.events import Event, Listed, Planned, Waiting
 from zarrlift.transfer.worker import WorkerSpec

@@ -10,21 +10,21 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from zarrstack.core.errors import StorageError, UsageError
 
-from ..base import ListedPage, Storage
-from ..source import ALL, Source
+from ..base import ListedPage
+from ..remote.async_storage import ObjectHead, object_head
 from ..versions import Version, source_object_changed, version_number
+from .container import Container
 from .places import archive_root
 
 if TYPE_CHECKING:
     from ..local.files import ReadLimit
-    from ..remote.backend import ObjectState
 
 T = TypeVar("T")
 
@@ -108,54 +108,67 @@ class Database(ABC):
             start = page[-1][0] + "\0" if skipped is None else skipped[:-1] + _AFTER_SLASH
 
 
-class DatabaseSource(Source):
-    """A database; blocking calls run in threads. The state of the database is the version of each object."""
+class DatabaseStorage(Container):
+    """A directory of a database; blocking calls run in threads.
+
+    The state of the database is the version of each object.
+    """
 
     tells_versions = True
 
-    def __init__(self, path: Path, connect: Callable[[Path], Database]) -> None:
-        """`connect` opens the database; once in each process."""
-        self.path, self.shown = path, str(path)
-        self._connect = connect
+    def __init__(self, file: Path, connect: Callable[[Path], Database], inside: str | None) -> None:
+        """`connect` opens the database; once in each process.
+
+        UsageError if it has no directory `inside`; None looks for the archive in it.
+        """
+        self.file, self._connect = file, connect
         self._opened: tuple[int, Database] | None = None
+        children = self.database.children
+        if inside is None:
+            inside = archive_root(lambda directory: children(f"{directory}/" if directory else ""))
+        elif not children(f"{inside}/"):
+            raise UsageError(f"no such directory in the database: {file}/{inside}")
+        super().__init__(inside, url=f"{file}/{inside}" if inside else str(file))
 
     @property
     def database(self) -> Database:
         """The database of this process."""
         if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = os.getpid(), self._connect(self.path)
+            self._opened = os.getpid(), self._connect(self.file)
         return self._opened[1]
 
     async def _ask(self, question: Callable[[Database], T]) -> T:
         """Ask the database in a thread."""
         return await asyncio.to_thread(question, self.database)
 
-    async def state(self, key: str) -> ObjectState | None:
+    async def find(self, place: str) -> ObjectHead | None:
 
-        def ask(database: Database) -> ObjectState | None:
-            size = database.size(key)
-            return None if size is None else (size, database.state())
+        def ask(database: Database) -> ObjectHead | None:
+            size = database.size(place)
+            return None if size is None else object_head(size, database.state())
 
         return await self._ask(ask)
 
     async def content(
-        self, key: str, part: slice = ALL, bound: ReadLimit | None = None, version: Version | None = None
+        self, place: str, part: slice, limit: ReadLimit | None, version: Version | None
     ) -> bytes | None:
         """Bytes of an object of the database's listed state; databases read it whole."""
 
         def ask(database: Database) -> bytes | None:
-            data = database.get(key, None if bound is None else bound.most)
+            data = database.get(place, None if limit is None else limit.most)
             if data is None:
                 return None
-            if bound is not None:
-                bound.check(len(data))
+            if limit is not None:
+                limit.check(len(data))
             if version is not None and version != (len(data), version_number(database.state())):
                 raise source_object_changed()
             return data[part]
 
         return await self._ask(ask)
 
-    async def pages(self, prefix: str, keys: object = None) -> AsyncIterator[ListedPage]:
+    async def pages(
+        self, prefix: str, keys: Callable[[], Sequence[str]] | None = None
+    ) -> AsyncIterator[ListedPage]:
         state = await self._ask(lambda database: database.state())
         rows = await self._ask(lambda database: database.rows(prefix))
         while (page := await asyncio.to_thread(next, rows, None)) is not None:
@@ -163,32 +176,17 @@ class DatabaseSource(Source):
             all_sizes = None if None in sizes else sizes
             yield ListedPage([key for key, _ in page], all_sizes, [state] * len(page))
 
-    async def children(self, directory: str) -> dict[str, bool]:
+    async def children(self, directory: str) -> Mapping[str, bool]:
         return await self._ask(lambda database: database.children(f"{directory}/" if directory else ""))
 
-    def refusal(self, key: str) -> UsageError:
+    def refusal(self) -> UsageError:
         return UsageError(
-            "a database cannot be written", key=key, found=self.shown, expected="a directory or a URL"
+            "a database cannot be written", found=str(self.file), expected="a directory or a URL"
         )
 
     @property
     def identity(self) -> tuple[object, ...]:
-        return ("database", self.shown)
-
-
-def open_database(path: Path, inside: str | None, connect: Callable[[Path], Database]) -> Storage:
-    """The archive inside a database; UsageError if there is no such directory, StorageError."""
-    from ..source_store import source_storage
-
-    source = DatabaseSource(path, connect)
-    database = source.database
-    if inside is not None:
-        if not database.children(f"{inside}/"):
-            raise UsageError(f"no such directory in the database: {path}/{inside}")
-        prefix = inside
-    else:
-        prefix = archive_root(lambda directory: database.children(f"{directory}/" if directory else ""))
-    return source_storage(source, prefix, url=f"{path}/{prefix}" if prefix else str(path))
+        return ("database", self.file)
 
 
 def file_state(*paths: Path) -> str:

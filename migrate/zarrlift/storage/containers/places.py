@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from ...core.format_table import DOCUMENT_NAMES
 
 if TYPE_CHECKING:
-    from ..remote.backend import ObjectState
-    from ..remote.zarr_store import StoreStorage
+    from ..base import ObjectPart
+    from ..remote.remote_storage import RemoteStorage
 
 HEAD: Final = 4096
 """Bytes from the start of a file by which its kind is recognized."""
@@ -30,11 +30,10 @@ class ContainerPlace:
 class StoredContainer:
     """A file in a store that may be a container."""
 
-    storage: StoreStorage
-    """The store at its URL; its path is the key of the file."""
-    head: bytes = field(repr=False)
-    """Its first bytes (`HEAD` or fewer)."""
-    state: ObjectState
+    storage: RemoteStorage
+    """The storage at its URL; its path is the place of the file."""
+    start: ObjectPart = field(repr=False)
+    """Its first bytes (`HEAD` or fewer), its size and version."""
     inside: str | None = None
     """As above."""
 

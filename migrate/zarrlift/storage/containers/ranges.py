@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Final
 from zarrstack.core.errors import StorageError
 
 from ..local.files import open_regular, read_at
-from ..remote.backend import version_text
 from ..remote.event_loop import run
-from ..versions import Version, has_version, source_object_changed, version_number
+from ..versions import Version, has_version, source_object_changed
 
 if TYPE_CHECKING:
-    from ..remote.backend import ObjectState
-    from ..remote.zarr_store import StoreStorage
+    from ..remote.remote_storage import RemoteStorage
 
 _MAX_READ: Final = 1 << 30
 """Maximum number of bytes that one read of a library gets: a directory of ten million members."""
@@ -109,29 +107,20 @@ class LocalRanges(Ranges):
 
 
 class StoreRanges(Ranges):
-    """The object whose key is the path of a storage."""
+    """The object whose place is the path of a storage."""
 
-    def __init__(self, storage: StoreStorage, state: ObjectState) -> None:
-        """`state` is that of the object in `storage`, whose library must be known (`native`)."""
-        size, text = state
-        if size is None:
-            raise StorageError("the server does not tell the size of the file", found=storage.url)
-        assert storage.native is not None
-        self._storage, self._native = storage, storage.native
-        self.shown, self.size, self.state = storage.url, size, text
-        self.place = f"{storage.url} {storage.base} {storage.native.identity!r}"
-        etag = version_text(text.partition(" ")[0])
-        self._version: Version | None = None
-        if storage.tells_versions and etag not in (None, "None"):
-            self._version = size, version_number(str(etag))
+    def __init__(self, storage: RemoteStorage, size: int, version: Version | None) -> None:
+        """`size` and `version` are those of the object."""
+        self._storage, self._version = storage, version
+        self.shown, self.size = storage.url, size
+        self.state = "" if version is None else str(version)
+        self.place = f"{storage.url} {storage.base} {storage.identity!r}"
 
     async def read(self, start: int, length: int) -> bytes:
-        from zarr.abc.store import RangeByteRequest
-
         stop = min(start + length, self.size)
         if stop <= start:
             return b""
-        data = await self._native.read_part(self._storage.base, RangeByteRequest(start, stop), self._version)
+        data = await self._storage.read_part(self._storage.base, slice(start, stop), self._version)
         if data is None:
             raise source_object_changed()
         return data
@@ -141,10 +130,11 @@ class StoreRanges(Ranges):
         return run(self._storage.request("cannot read", "", lambda: self.read(start, length), single=True))
 
     def now(self) -> Ranges:
-        state = run(self._storage.request("cannot read", "", lambda: self._native.state(self._storage.base)))
-        if state is None:
+        storage = self._storage
+        head = run(storage.request("cannot read", "", lambda: storage.head(storage.base)))
+        if head is None or head.size is None:
             raise StorageError("the file is missing", found=self.shown)
-        return StoreRanges(self._storage, state)
+        return StoreRanges(storage, head.size, head.version)
 
 
 class SeekableFile(io.RawIOBase):

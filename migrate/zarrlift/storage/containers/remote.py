@@ -18,8 +18,8 @@ from zarrstack.core.errors import UsageError, ZarrstackError
 from ..base import Storage
 from ..remote.error_text import NO_ANSWER
 from ..remote.event_loop import run
+from ..remote.remote_storage import RemoteStorage
 from ..remote.store_at import store_at
-from ..remote.zarr_store import StoreStorage
 from .places import HEAD, StoredContainer
 from .table import SUFFIXES, is_zip, open_stored
 
@@ -29,7 +29,7 @@ _ARCHIVES: Final = (".zarr", ".zarr1", ".zarr2", ".zarr3", ".n5", ".zr", ".zr1",
 """Ends of names of archives that are directories."""
 
 
-def container_at(url: str, options: Mapping[str, Any], storage: StoreStorage) -> Storage | None:
+def container_at(url: str, options: Mapping[str, Any], storage: RemoteStorage) -> Storage | None:
     """The archive in the file of a URL; None if there is no file, or one that is not known to be a container.
 
     `storage` is the store at the URL. Raises UsageError for a file of another known kind, and StorageError.
@@ -66,22 +66,22 @@ def chained_container(url: str, options: Mapping[str, Any]) -> Storage | None:
 def file_in_place(storage: Storage) -> UsageError | None:
     """The error for a storage without an archive whose URL is that of a file of a known kind."""
     from ..not_an_archive import is_foreign, not_a_container
-    from ..source import Source
+    from .container import Container
 
-    if not isinstance(storage, StoreStorage) or isinstance(storage.native, Source):
+    if not isinstance(storage, RemoteStorage) or isinstance(storage, Container) or "://" not in storage.url:
         return None
     place = _tried(storage)
     if place is None:
         return None
-    if is_zip(place.head):
+    if is_zip(place.start.data):
         return UsageError(
             f"{storage.url} is a zip file that is named as a directory",
             advice=f"Give it as zip::{storage.url}.",
         )
-    return not_a_container(storage.url, place.head) if is_foreign(place.head) else None
+    return not_a_container(storage.url, place.start.data) if is_foreign(place.start.data) else None
 
 
-def _tried(storage: StoreStorage) -> StoredContainer | None:
+def _tried(storage: RemoteStorage) -> StoredContainer | None:
     """The file; None also if it cannot be read: some stores forbid all outside an archive.
 
     UsageError if there is no bucket, StorageError if the store does not answer at all.
@@ -96,13 +96,8 @@ def _tried(storage: StoreStorage) -> StoredContainer | None:
         return None
 
 
-def _file(storage: StoreStorage) -> StoredContainer | None:
-    """The object whose key is the path of a storage; None if there is none. StorageError."""
-    from zarr.abc.store import RangeByteRequest
-
-    native = storage.native
-    if native is None:
-        return None
-    head = RangeByteRequest(0, HEAD)
-    start = run(storage.request("cannot read", "", lambda: native.read_with_state(storage.base, head)))
-    return None if start is None else StoredContainer(storage, *start)
+def _file(storage: RemoteStorage) -> StoredContainer | None:
+    """The object whose place is the path of a storage; None if there is none. StorageError."""
+    head = slice(0, HEAD)
+    start = run(storage.request("cannot read", "", lambda: storage.read_end(storage.base, head, None)))
+    return None if start is None else StoredContainer(storage, start)

@@ -22,6 +22,8 @@ _TABLES: Final = {"zarr": ("k", "v"), "Dict": ("key", "value")}
 """Table -> its columns of keys and of values."""
 _SECONDS: Final = 5
 """Wait for a lock."""
+_LONGEST: Final = (1 << 31) - 1
+"""Maximum size of a value (https://www.sqlite.org/limits.html), and the largest number `substr` takes."""
 _READ_VERSION: Final = 19
 _WAL: Final = 2
 """Offset and value in the header for a write-ahead log (https://www.sqlite.org/fileformat2.html, 1.3.3)."""
@@ -40,7 +42,9 @@ class SqliteFile(Database):
         self._table, self._key, self._value = self._find_table()
 
     def get(self, key: str, most: int | None = None) -> bytes | None:
-        value = f"substr({self._value}, 1, {most + 1})" if most is not None else self._value
+        value = self._value
+        if most is not None and most < _LONGEST:
+            value = f"substr({value}, 1, {most + 1})"
         rows = self._ask(f"SELECT typeof({self._value}), {value} {self._of_key}", self._as_key(key))
         if not rows:
             return None

@@ -95,15 +95,15 @@ def open_container(place: ContainerPlace) -> Storage | None:
         _refuse_tar(str(path), head)
         kinds = [kind for kind in _DATABASES if kind.file(head)]
     if kinds:
-        from .database import open_database
+        from .database import DatabaseStorage
 
         module: Any = import_module(f".{kinds[0].module}", __package__)
-        return open_database(path, place.inside, module.connect)
+        return DatabaseStorage(path, module.connect, place.inside)
     if in_directory:
         return None
     # APPNOTE.TXT 4.3.6: a record at its end makes a zip file, which may begin with anything. So it comes
     # last, and its module says what a file is that has no such record.
-    from .zip_source import open_local
+    from .zip_storage import open_local
 
     return open_local(place)
 
@@ -116,10 +116,10 @@ def open_stored(place: StoredContainer, *, named: bool = False) -> Storage | Non
     """
     from ..not_an_archive import is_foreign, not_a_container
 
-    head, name = place.head, place.storage.url.partition("?")[0].lower()
+    head, name = place.start.data, place.storage.url.partition("?")[0].lower()
     _refuse_tar(place.storage.url, head)
     if named or name.endswith(SUFFIXES) or is_zip(head):
-        from .zip_source import open_remote
+        from .zip_storage import open_remote
 
         return open_remote(place)
     if is_foreign(head):

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from zarrstack.core.errors import UsageError
 
 from ..local.files import BadObjectError
-from ..remote.store_listing import tree_of
+from ..remote.store_storage import tree_of
 from .places import archive_root
 from .ranges import Ranges, SeekableFile
 
@@ -58,6 +58,11 @@ class Member(NamedTuple):
     """Compression method (4.4.5)."""
     crc: int
     """CRC-32."""
+
+    @property
+    def version(self) -> str:
+        """A text that is different if the member is rewritten."""
+        return f"{self.crc:08x}"
 
 
 def load(ranges: Ranges) -> ZipMembers:
@@ -148,10 +153,6 @@ class ZipMembers:
     def archive_root(self) -> str:
         """The directory that is the archive: the root, or a single directory in it."""
         return archive_root(lambda directory: self.tree.get(directory, {}))
-
-    def version(self, member: Member) -> str:
-        """A text that is different if the member is rewritten."""
-        return f"{member.crc:08x}"
 
     async def read(self, ranges: Ranges, key: str, member: Member, start: int, stop: int) -> bytes:
         """Bytes of a member of the file, in the storage's loop; BadObjectError if they are damaged.

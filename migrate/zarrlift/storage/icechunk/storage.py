@@ -22,15 +22,13 @@ from zarrstack.version import __version__
 from ...errors import JobError
 from ..base import BESIDE, Storage
 from ..redact import redact
-from ..remote.backend import stored_bytes
 from ..remote.error_text import plainly
 from ..remote.event_loop import run
-from ..remote.store_listing import any_names
-from ..remote.zarr_store import StoreStorage
+from ..remote.store_storage import StoreStorage
 from .place import MAIN, IcechunkPlace, icechunk_errors, require_icechunk
 
 if TYPE_CHECKING:
-    from zarr.abc.store import ByteRequest, Store
+    from zarr.abc.store import Store
 
     from ..base import ListedPage
     from ..local.files import ReadLimit
@@ -50,58 +48,47 @@ class SessionStorage(StoreStorage):
     size of what is missing is 0, and keys that are not Zarr's are errors.
     """
 
-    can_list = True
     holds_consolidated = False
 
-    async def fetch_size(self, key: str) -> int | None:
-        return await self.request("cannot read", key, lambda: self._size(self.key(key)))
-
-    async def _whole(self, place: str, bound: ReadLimit, version: Version | None) -> bytes | None:
+    async def read(self, place: str, limit: ReadLimit, version: Version | None) -> bytes | None:
         """Without a range: Icechunk fails for one that goes beyond a document's end (1.1.21, 2.3.0)."""
-        size = await self._size(place)
+        size = await self.length(place)
         if size is None:
             return None
-        bound.check(size)
-        return await stored_bytes(self._store, place, None)
+        limit.check(size)
+        return await super().read_part(place, slice(None), version)
 
-    async def _part(self, key: str, part: ByteRequest, version: Version | None) -> bytes | None:
+    async def read_part(self, place: str, part: slice, version: Version | None) -> bytes | None:
         """The part that there is; as for whole objects."""
-        from zarr.abc.store import RangeByteRequest
-
-        from zarrstack.base.byte_ranges import bounds
-
-        place = self.key(key)
-        size = await self._size(place)
+        size = await self.length(place)
         if size is None:
             return None
-        start, stop = bounds(part, size)
-        if start == stop:
-            return b""
-        return await stored_bytes(self._store, place, RangeByteRequest(start, stop))
+        start, stop, _ = part.indices(size)
+        return b"" if start >= stop else await super().read_part(place, slice(start, stop), version)
 
-    async def _size(self, place: str) -> int | None:
+    async def length(self, place: str) -> int | None:
         """The size of an object; of what is missing Icechunk says 0, of other keys that they are wrong."""
-        if _KEY.fullmatch(place) is None:
+        if _KEY.fullmatch(place) is None or not await self._store.exists(place):
             return None
-        return await self._store.getsize(place) if await self._store.exists(place) else None
+        return await super().length(place)
 
-    def _pages(self, full: str, keys: Callable[[], Sequence[str]] | None = None) -> AsyncIterator[ListedPage]:
+    async def exists(self, place: str) -> bool:
+        return await self.length(place) is not None
+
+    async def pages(
+        self, prefix: str, keys: Callable[[], Sequence[str]] | None = None
+    ) -> AsyncIterator[ListedPage]:
         """All keys of a node; none if it is not there, which is an error for Icechunk."""
-        return self._listed(full)
+        node = prefix.strip("/")
+        if not node or await self.exists(f"{node}/{_DOCUMENT}"):
+            async for page in super().pages(prefix):
+                yield page
 
-    async def _listed(self, full: str) -> AsyncIterator[ListedPage]:
-        node = full.strip("/")
-        if node and await self._size(f"{node}/{_DOCUMENT}") is None:
-            return
-        async for page in any_names(self._store, full):
-            yield page
-
-    async def _children(self, prefix: str) -> dict[str, bool]:
+    async def children(self, directory: str) -> Mapping[str, bool]:
         """Names below a group or array; none below the `c` of an array, which is not a node."""
-        if "c" in prefix.split("/") and await self._size(self.key(join(prefix, _DOCUMENT))) is None:
+        if "c" in directory.split("/") and not await self.exists(join(directory, _DOCUMENT)):
             return {}
-        names = [name async for name in self._store.list_dir(self.key(prefix) if prefix else "")]
-        return {name: name != _DOCUMENT for name in names}
+        return {name: name != _DOCUMENT for name in await self.names(directory)}
 
 
 class IcechunkStorage(SessionStorage):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
 from ..redact import redact, redact_foreign, secrets_of
-from .backend import HTTP
-from .backend_http import HttpBackend
+from .bucket_storage import BucketStorage
 from .buckets import bucket_store
 from .error_text import plainly
+from .http_storage import HttpStorage
 from .redirects import guarded
-from .zarr_store import StoreStorage
+from .store_storage import HTTP, StoreStorage, protocols
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
 
 _ABSENT: Final = "absent_status"
 """Our own option of `http://` and `https://`: further statuses that say that an object is missing."""
@@ -39,7 +42,7 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
         except Exception as error:
             raise _unopened(error, redacted, secrets) from error
         if bucket is not None:
-            return StoreStorage(*bucket, url=redacted, secrets=secrets)
+            return BucketStorage(*bucket, url=redacted, secrets=secrets)
     try:
         # Our own instance: a shared one may be bound to another event loop.
         fsspec_options = {"skip_instance_cache": True, **(options or {})}
@@ -60,11 +63,20 @@ def store_at(url: str, options: Mapping[str, Any] | None, *, read_only: bool) ->
         raise UsageError(f"no such file or directory: {redacted}") from error
     except Exception as error:
         raise _unopened(error, redacted, secrets) from error
-    storage = StoreStorage(store, url=redacted, secrets=secrets)
-    if absent and isinstance(storage.native, HttpBackend):
-        storage.native.absent = absent
-        storage.absence = "HTTP status " + " or ".join(map(str, (404, *sorted(absent))))
-    return storage
+    if protocols(store) & HTTP:
+        return HttpStorage(store, url=redacted, secrets=secrets, absent=absent)
+    return StoreStorage(store, url=redacted, secrets=secrets)
+
+
+def storage_of(store: Store, path: str = "") -> StoreStorage:
+    """The storage of a store that is given as an object."""
+    from zarr.storage import FsspecStore, ObjectStore
+
+    if type(store) is ObjectStore:
+        return BucketStorage(store, path)
+    if type(store) is FsspecStore and protocols(store) & HTTP:
+        return HttpStorage(store, path)
+    return StoreStorage(store, path)
 
 
 def _unopened(error: Exception, url: str, secrets: Sequence[str]) -> ZarrstackError:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import StorageError, UsageError
 
 from ..base import ListedPage
-from ..source import ALL, Source
+from ..remote.async_storage import ObjectHead, object_head
+from .container import Container
+from .places import HEAD
 from .ranges import LocalRanges, Ranges, StoreRanges
 from .zip_file import ZipMembers, load
 
 if TYPE_CHECKING:
     from ..local.files import ReadLimit
-    from ..remote.backend import ObjectState
-    from ..remote.zarr_store import StoreStorage
     from ..versions import Version
     from .places import ContainerPlace, StoredContainer
 
@@ -43,49 +43,51 @@ def members_of(ranges: Ranges) -> ZipMembers:
     return members
 
 
-class ZipSource(Source):
+class ZipStorage(Container):
     """The members of a zip file as they were when it was opened; its ranges are of the same version."""
 
-    def __init__(self, ranges: Ranges) -> None:
-        self._ranges, self.shown = ranges, ranges.shown
-        self.members = members_of(ranges)
+    def __init__(
+        self, ranges: Ranges, members: ZipMembers, path: str, *, url: str, secrets: Sequence[str]
+    ) -> None:
+        super().__init__(path, url=url, secrets=secrets)
+        self._ranges, self._members = ranges, members
 
-    async def state(self, key: str) -> ObjectState | None:
-        member = self.members.get(key)
-        return None if member is None else (member.size, self.members.version(member))
+    async def find(self, place: str) -> ObjectHead | None:
+        member = self._members.get(place)
+        return None if member is None else object_head(member.size, member.version)
 
     async def content(
-        self, key: str, part: slice = ALL, bound: ReadLimit | None = None, version: Version | None = None
+        self, place: str, part: slice, limit: ReadLimit | None, version: Version | None
     ) -> bytes | None:
         """Bytes of a member; its size is checked before any byte is read."""
-        member = self.members.get(key)
+        member = self._members.get(place)
         if member is None:
             return None
-        if bound is not None:
-            bound.check(member.size)
+        if limit is not None:
+            limit.check(member.size)
         start, stop, _ = part.indices(member.size)
-        if start >= stop and part != ALL:
+        if start >= stop and part != slice(None):
             return b""
-        return await self.members.read(self._ranges, key, member, start, stop)
+        return await self._members.read(self._ranges, place, member, start, stop)
 
-    async def pages(self, prefix: str, keys: object = None) -> AsyncIterator[ListedPage]:
+    async def pages(
+        self, prefix: str, keys: Callable[[], Sequence[str]] | None = None
+    ) -> AsyncIterator[ListedPage]:
         """From the directory of the file, which is read again if the file has changed."""
         members = await asyncio.to_thread(lambda: members_of(self._ranges.now()))
         names = _below(members.keys, prefix)
         each = [member for name in names if (member := members.get(name)) is not None]
-        yield ListedPage(
-            names, [member.size for member in each], [members.version(member) for member in each]
-        )
+        yield ListedPage(names, [member.size for member in each], [member.version for member in each])
 
-    async def children(self, directory: str) -> dict[str, bool]:
-        return self.members.tree.get(directory, {})
+    async def children(self, directory: str) -> Mapping[str, bool]:
+        return self._members.tree.get(directory, {})
 
-    def refusal(self, key: str) -> StorageError:
-        return StorageError("a zip file is read-only", found=self.shown)
+    def refusal(self) -> StorageError:
+        return StorageError("a zip file is read-only", found=self._ranges.shown)
 
     @property
     def identity(self) -> tuple[object, ...]:
-        return ("zip", self.shown, self._ranges.state)
+        return ("zip", self._ranges.shown, self._ranges.state)
 
 
 def _below(keys: Sequence[str], prefix: str) -> Sequence[str]:
@@ -96,7 +98,7 @@ def _below(keys: Sequence[str], prefix: str) -> Sequence[str]:
     return keys[at:end]
 
 
-def open_local(place: ContainerPlace) -> StoreStorage:
+def open_local(place: ContainerPlace) -> ZipStorage:
     """The archive in a file on this machine."""
     try:
         ranges = LocalRanges(place.path)
@@ -105,13 +107,13 @@ def open_local(place: ContainerPlace) -> StoreStorage:
     return _opened(ranges, place.inside, lambda prefix: f"{place.path}/{prefix}".rstrip("/"))
 
 
-def open_remote(place: StoredContainer) -> StoreStorage:
+def open_remote(place: StoredContainer) -> ZipStorage:
     """The archive in a file in a store; UsageError if the server cannot give ranges of it."""
     storage = place.storage
-    if storage.native is not None and not storage.native.gives_ranges:
+    if not storage.gives_ranges:
         raise UsageError(
             "the server does not give parts of a file",
-            found=f"{storage.url}, sent as a whole when its first {len(place.head)} bytes were requested",
+            found=f"{storage.url}, sent as a whole when its first {HEAD} bytes were requested",
             expected="HTTP status 206 for a request with Range",
             advice="Download the file, and give its path.",
         )
@@ -119,18 +121,16 @@ def open_remote(place: StoredContainer) -> StoreStorage:
     def named(prefix: str) -> str:
         return f"zip://{prefix}::{storage.url}" if prefix else storage.url
 
-    return _opened(StoreRanges(storage, place.state), place.inside, named, storage.secrets)
+    ranges = StoreRanges(storage, place.start.size, place.start.version)
+    return _opened(ranges, place.inside, named, storage.secrets)
 
 
 def _opened(
     ranges: Ranges, inside: str | None, place: Callable[[str], str], secrets: Sequence[str] = ()
-) -> StoreStorage:
+) -> ZipStorage:
     """The storage of the archive in a file; `place` gives the place of a directory inside for messages."""
-    from ..source_store import source_storage
-
-    source = ZipSource(ranges)
-    members = source.members
+    members = members_of(ranges)
     prefix = members.archive_root() if inside is None else inside.strip("/")
     if inside is not None and prefix and prefix not in members.tree:
         raise UsageError(f"no such directory in the zip file: {place(prefix)}")
-    return source_storage(source, prefix, url=place(prefix), secrets=secrets)
+    return ZipStorage(ranges, members, prefix, url=place(prefix), secrets=secrets)

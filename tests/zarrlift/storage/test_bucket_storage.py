@@ -17,11 +17,11 @@ from zarr.storage import ObjectStore
 import zarrlift
 from zarrlift.storage.base import CLAIM
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote import backend_obstore, buckets
+from zarrlift.storage.remote import bucket_storage, buckets
 from zarrlift.storage.remote.adaptive_concurrency import is_throttled
-from zarrlift.storage.remote.backend_obstore import ObstoreBackend
+from zarrlift.storage.remote.bucket_storage import BucketStorage
 from zarrlift.storage.remote.buckets import bucket_store
-from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrlift.storage.remote.store_storage import StoreStorage
 from zarrlift.transfer.relink_server_side import IN_ONE_READ
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.system.transient_errors import is_not_found, may_pass
@@ -73,7 +73,7 @@ def test_a_zarr_store_over_obstore_is_listed_by_directory(archive, tmp_path) -> 
     """zarr's own `list_dir` does not say what is a directory, so that everything below would be listed."""
     store = ObjectStore(MemoryStore())
     fill(store, archive)
-    assert isinstance(open_storage(store).native, ObstoreBackend)  # type: ignore[attr-defined]
+    assert isinstance(open_storage(store), BucketStorage)
     assert paths(zarrlift.inspect(store)) == paths(zarrlift.inspect(archive))
     out = ObjectStore(MemoryStore())
     assert zarrlift.migrate(store, out, job=tmp_path / "job.db").ok
@@ -193,7 +193,7 @@ def test_the_environment_says_who_asks_where_nothing_else_does(our_bucket, archi
     monkeypatch.setenv("AWS_ENDPOINT_URL", our_bucket.endpoint)
     storage = open_storage(our_bucket.put("in", files(archive)))
     assert isinstance(storage, StoreStorage)
-    assert isinstance(storage.native, ObstoreBackend)
+    assert isinstance(storage, BucketStorage)
     assert paths(zarrlift.inspect(storage)) == paths(zarrlift.inspect(archive))
     store, _ = bucket_store("s3://bucket/a", {"anon": True}, read_only=True)
     assert "access_key_id" not in store.store.config  # type: ignore[attr-defined]
@@ -241,7 +241,7 @@ def test_an_object_too_large_for_a_copy_in_one_request_goes_in_parts(
 ) -> None:
     """S3 copies 5 GB at most in one request, and obstore has no copies in parts."""
     size = 12 << 20
-    monkeypatch.setattr(backend_obstore, "_MAX_COPIED", size - 1)
+    monkeypatch.setattr(bucket_storage, "_MAX_COPIED", size - 1)
     array = zarr.create_array(
         tmp_path / "in", shape=(size,), chunks=(size,), dtype="u1", compressors=None, zarr_format=2
     )
@@ -261,7 +261,7 @@ def test_a_store_that_does_not_copy_what_it_says_is_not_trusted(
     Of other stores the first copy is compared, of Azure's all.
     """
     if spoiled != "the first copy":
-        monkeypatch.setattr(backend_obstore, "_STARTS_COPIES", {"S3Store"})
+        monkeypatch.setattr(bucket_storage, "_STARTS_COPIES", {"S3Store"})
     size = 2 * IN_ONE_READ
     array = zarr.create_array(
         tmp_path / "in", shape=(3 * size,), chunks=(size,), dtype="u1", compressors=None, zarr_format=2
