@@ -21,14 +21,13 @@ SOURCES = (ROOT / "transformers", ROOT / "migrate")
 
 ROOMS = {
     "zarrstack.core": (
-        "errors", "paths", "sizes", "units", "similar_names", "json_text", "chunk_keys_v3", "crc32c",
-        "shard_index",
+        "errors", "paths", "sizes", "similar_names", "json_text", "chunk_keys_v3", "crc32c", "shard_index",
     ),
     "zarrstack": (
         "version", "core", "errors", "system", "base", "layers", "decoded", "arrays", "testing", "",
     ),
     "zarrlift.core": (
-        "problems", "json_document", "frozen_json", "codec_spec",
+        "units", "problems", "json_document", "frozen_json", "codec_spec",
         "codec_facts", "codec_members", "codec_table",
         "git_pointers", "identity_cache", "json_fields", "node_paths", "shapes",
         "data_types", "chain", "grid", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",

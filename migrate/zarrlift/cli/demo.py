@@ -40,9 +40,8 @@ def demo(given: Given) -> Answer:
 
 
 def _blocks(root: Path) -> Iterator[b.Block]:
-    from zarrstack.core.units import safe
-
     from ..core.problems import command
+    from ..core.units import safe
     from ..report import blocks as b
 
     place = safe(str(root))

@@ -316,7 +316,7 @@ def ask(question: Question | None, *, yes: bool, needed: str | None = None) -> C
 
 def undo_question(target: str | Batch, given: Given) -> str:
     """Whether to delete what a job, or a batch, wrote."""
-    from zarrstack.core.units import count_text
+    from ..core.units import count_text
 
     if isinstance(target, str):
         arrays, place = _arrays_of(target, given)
@@ -327,7 +327,7 @@ def undo_question(target: str | Batch, given: Given) -> str:
 
 def finish_question(target: str | Batch, given: Given) -> str:
     """Whether to delete the legacy metadata of one archive, or of many."""
-    from zarrstack.core.units import count_text
+    from ..core.units import count_text
 
     if isinstance(target, str):
         arrays, place = _arrays_of(target, given)
@@ -344,7 +344,8 @@ def finish_question(target: str | Batch, given: Given) -> str:
 def deletion_question(given: Given, preview: dict[str, Any]) -> str | None:
     """Whether an update is to remove the nodes that the source no longer has."""
     import zarrlift
-    from zarrstack.core.units import count_text
+
+    from ..core.units import count_text
 
     plan = zarrlift.plan_update(given.target, **preview, **given.storage())
     removed = sum(node.action == "removed" for node in plan.nodes)
@@ -354,8 +355,8 @@ def deletion_question(given: Given, preview: dict[str, Any]) -> str | None:
 def overwrite_question(destination: str, given: Given) -> str | None:
     """Whether to replace a place that is not empty."""
     from zarrstack.core.errors import ZarrstackError
-    from zarrstack.core.units import count_text
 
+    from ..core.units import count_text
     from ..storage.open_storage import open_storage
 
     options = given.storage().get("dest_storage_options")

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.units import count_text, safe
-
+from ..core.units import count_text, safe
 from ..recipe.options import Describing
 from ..report import blocks as b
 from .exit_codes import DONE, PARTLY

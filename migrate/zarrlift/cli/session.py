@@ -101,7 +101,7 @@ class Session:
         return code
 
     def _show(self, answer: Answer, code: int) -> None:
-        from zarrstack.core.units import is_terminal
+        from ..core.units import is_terminal
 
         if self.json:
             self._briefly(answer)
@@ -159,7 +159,7 @@ class Session:
             write(redact_foreign("".join(traceback.format_exception(error))), sys.stderr)
         problem = problem_of(error)
         code = USAGE if problem.kind == "usage" else PARTLY
-        from zarrstack.core.units import safe
+        from ..core.units import safe
 
         if self.json:
             with suppress(OutputError):

@@ -128,7 +128,7 @@ def watch(
     `report` is the module with its blocks and its progress in one line. A terminal shows a picture that is
     refreshed in place and removed at the end; other streams get one line per minute.
     """
-    from zarrstack.core.units import is_terminal
+    from ..core.units import is_terminal
 
     terminal = is_terminal(stream)
     height, interval = 0, _REFRESH if terminal else _LINE

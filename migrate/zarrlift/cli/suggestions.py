@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from zarrstack.core.similar_names import nearest
-from zarrstack.core.units import safe
 
 from ..core.problems import command
+from ..core.units import safe
 from ..recipe.options import FORMATS, Option
 from ..storage.redact import redact
 from .commands import COMMANDS, TOP

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar, Unpack
 
 from zarrstack.core.errors import LONGEST, Details, Problem, WholeText, ZarrstackError, short
-from zarrstack.core.units import quoted
+
+from .units import quoted
 
 T = TypeVar("T")
 _BRIEFLY: Final = 10

@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSONObject
-from zarrstack.core.units import node_text, safe
 
+from ..core.units import node_text, safe
 from ..storage.redact import redact, redact_foreign
 
 archive: Final[ContextVar[str | None]] = ContextVar("archive", default=None)

@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
-from zarrstack.core.units import count_text, duration_text
 
 from ..archive.notebook import NotebookResult
 from ..core.json_fields import json_of_fields
 from ..core.problems import JoinedProblems, any_refusal
+from ..core.units import count_text, duration_text
 from ..errors import JobError
 from ..planning.plans import Plan, taken_over
 from ..transfer.counts import MoveResult

@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Final, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.units import bytes_text, count_text
 
+from ..core.units import bytes_text, count_text
 from ..planning.plans import ArrayPlan
 from ..storage.unanswered import longest_wait, take_retries
 from ..transfer import events

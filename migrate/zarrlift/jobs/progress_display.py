@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from zarrstack.core.units import bytes_text, count_text, is_terminal, pace_texts, share_text
-
+from ..core.units import bytes_text, count_text, is_terminal, pace_texts, share_text
 from ..recipe.options import Watching
 from ..transfer.events import ArrayDone, Ended, Event, Listed, Planned, TaskDone, Waiting
 from . import log_messages

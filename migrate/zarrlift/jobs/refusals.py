@@ -17,10 +17,10 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Final
 
 from zarrstack.core.errors import UsageError
-from zarrstack.core.units import count_text, quoted
 
 from ..archive.nodes import Archive, GroupNode
 from ..core.problems import command
+from ..core.units import count_text, quoted
 from ..errors import JobError
 from ..planning.plans import Plan
 from ..recipe.options import Format

@@ -12,12 +12,12 @@ import numpy as np
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, Severity, UnsupportedError, UsageError
 from zarrstack.core.shard_index import IndexFormat
-from zarrstack.core.units import bytes_text
 
 from ..archive.nodes import Layout
 from ..core.grid.chunk_keys import ChunkKeys, N5Keys
 from ..core.grid.frames import Frame, Shards
 from ..core.problems import note, warning
+from ..core.units import bytes_text
 from ..recipe.parsing import EachAxis, Shape, ShardRequest, lengths_text
 from ..recipe.recipe import ArrayRecipe
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.json_text import canonical
-from zarrstack.core.units import brief, bytes_text, count_text, safe, shape_text
 
 from ..archive.nodes import layout_to_json
 from ..core.grid.frames import Shards
+from ..core.units import brief, bytes_text, count_text, safe, shape_text
 from . import blocks as b
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.units import bytes_text, count_text, duration_text, safe, share_text
-
 from ..core.problems import command
+from ..core.units import bytes_text, count_text, duration_text, safe, share_text
 from ..errors import JobError
 from ..jobs.ledger.ledger import Job
 from ..jobs.status import status_of

@@ -1,7 +1,7 @@
 """What is shown of a result, as data: the function `blocks` in the module of a result makes it once.
 
 `text` prints blocks on a terminal; `html` writes them on pages and in notebooks. Texts from an archive have
-passed `zarrstack.core.units.safe`.
+passed `zarrlift.core.units.safe`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-from zarrstack.core.units import count_text
+from ..core.units import count_text
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from zarrstack.core.units import bytes_text, count_text, duration_text, node_text, rate_text, safe
-
 from ..core.problems import command
+from ..core.units import bytes_text, count_text, duration_text, node_text, rate_text, safe
 from . import blocks as b
 
 if TYPE_CHECKING:

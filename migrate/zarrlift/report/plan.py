@@ -9,7 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from zarrstack.core.units import (
+from ..core.codec_table import READERS
+from ..core.grid.frames import Shards
+from ..core.identity_cache import IdentityCache
+from ..core.units import (
     brief,
     bytes_text,
     change_text,
@@ -19,10 +22,6 @@ from zarrstack.core.units import (
     safe,
     shape_text,
 )
-
-from ..core.codec_table import READERS
-from ..core.grid.frames import Shards
-from ..core.identity_cache import IdentityCache
 from ..planning.estimates import plan_totals
 from ..planning.reader_limits import readings
 from . import blocks as b

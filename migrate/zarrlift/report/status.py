@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.units import (
+from ..core.format_table import FORMATS
+from ..core.problems import command
+from ..core.units import (
     bytes_text,
     change_text,
     count_text,
@@ -20,9 +22,6 @@ from zarrstack.core.units import (
     shape_text,
     share_text,
 )
-
-from ..core.format_table import FORMATS
-from ..core.problems import command
 from ..storage.unanswered import Unanswered
 from . import blocks as b
 

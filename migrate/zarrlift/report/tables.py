@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from zarrstack.core.units import columns
-
+from ..core.units import columns
 from .blocks import Column
 
 _GAP: Final = 2

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TextIO, TypeVar
 
 from zarrstack.core.errors import short
-from zarrstack.core.units import columns, count_text, is_terminal, node_names, node_text, safe
 
+from ..core.units import columns, count_text, is_terminal, node_names, node_text, safe
 from . import blocks as b
 from .blocks import ORDER, ProblemGroup, Tone, Where
 from .tables import fits, table, wrap

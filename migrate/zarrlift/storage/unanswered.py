@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from zarrstack.core.units import duration_text
-
+from ..core.units import duration_text
 from .redact import redact_foreign
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support import report_examples as examples
 
+from zarrlift.core.units import columns
 from zarrlift.jobs.status import ArrayStatus
 from zarrlift.report import archive as report_archive
 from zarrlift.report import outcome as report_outcome
@@ -23,7 +24,6 @@ from zarrlift.report.blocks import Problems
 from zarrlift.report.text import Page
 from zarrlift.report.text import lines as printed
 from zarrstack.core.errors import Problem
-from zarrstack.core.units import columns
 
 # Every report as text, on a narrow and a wide page, kept in golden.txt beside this file.
 #

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import report_examples as examples
 
-from zarrlift.report.blocks import Column
-from zarrlift.report.tables import table, wrap
-from zarrstack.core.units import (
+from zarrlift.core.units import (
     columns,
 )
+from zarrlift.report.blocks import Column
+from zarrlift.report.tables import table, wrap
 
 
 @given(st.text(alphabet="ab 画\u0301", max_size=80), st.integers(8, 40))

@@ -18,12 +18,12 @@ import numpy as np
 
 from zarrstack.core.errors import StorageError, ZarrstackError
 from zarrstack.core.paths import join
-from zarrstack.core.units import count_text
 
 from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
 from ...core.grid.grid import Grid
 from ...core.grid.overlap import touched
+from ...core.units import count_text
 from ...planning.blocks import available_cores
 from ...planning.inventories import Inventories, SourceInventory
 from ...planning.plans import ArrayPlan, Plan

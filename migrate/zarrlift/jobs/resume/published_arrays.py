@@ -20,10 +20,10 @@ import numpy as np
 
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.paths import join
-from zarrstack.core.units import count_text
 
 from ...archive.chunk_inventory import Inventory, take_inventory
 from ...core.problems import warning
+from ...core.units import count_text
 from ...planning.inventories import SourceInventory
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.options import Places

@@ -11,10 +11,10 @@ import numpy as np
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join
-from zarrstack.core.units import count_text
 
 from ...archive.chunk_inventory import Indexes, take_inventory
 from ...archive.inventory_file import InventoryFile
+from ...core.units import count_text
 from ...planning.inventories import Inventories, changed_keys
 from ...planning.plans import ArrayPlan, Plan, Planned, Refusal, taken_over
 from ...storage.base import Storage

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import StorageError, short
-from zarrstack.core.units import count_text, moment_text, node_names, node_text, safe
 
+from ...core.units import count_text, moment_text, node_names, node_text, safe
 from ...jobs.ledger.ledger import Job
 from ...jobs.outcome import Outcome
 from ...recipe.options import Places

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from zarrstack.core.units import bytes_text, count_text, shape_text
-
+from ...core.units import bytes_text, count_text, shape_text
 from ...jobs.ledger.job_places import existing
 from ...storage.open_storage import open_storage
 from ...storage.redact import redact_foreign

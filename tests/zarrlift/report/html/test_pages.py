@@ -27,6 +27,7 @@ from tests.support.report_examples import HOSTILE, plane, write_hostile, write_i
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.cli import main
+from zarrlift.core.units import safe
 from zarrlift.errors import StorageError
 from zarrlift.jobs.status import Status
 from zarrlift.report.html.pages import job_page
@@ -42,7 +43,6 @@ from zarrlift.report.html.pictures import (
 )
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.views.legacy import view_of
-from zarrstack.core.units import safe
 
 
 class Page(HTMLParser):

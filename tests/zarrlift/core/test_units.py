@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrstack.core.units import (
+from zarrlift.core.units import (
     bytes_text,
     columns,
     count_text,
