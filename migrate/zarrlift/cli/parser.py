@@ -92,11 +92,33 @@ def _without_command(name: str, words: list[str]) -> int:
 
     lines = [f"zarrlift {__version__}"]
     if "--verbose" in options:
-        from ..core.codecs.libraries import libraries
-
-        lines += [f"{codecs:12}{library}" for codecs, library in libraries().items()]
+        lines += [f"{codecs:12}{library}" for codecs, library in _libraries().items()]
     write("\n".join(lines) + "\n", sys.stdout)
     return DONE
+
+
+def _libraries() -> dict[str, str]:
+    """Codecs -> library and package with their versions; the packages are loaded."""
+    import zlib
+    from importlib.metadata import version
+
+    import numcodecs.blosc
+    import zstandard
+
+    from ..core.codecs.deflate import isal, libdeflate
+
+    deflate = f"zlib {zlib.ZLIB_RUNTIME_VERSION}; the package deflate, which is faster, is not installed"
+    if libdeflate is not None:
+        deflate = f"libdeflate (deflate {libdeflate.__version__})"
+        deflate += "" if isal is None else f", isal {version('isal')}"
+    zstd = ".".join(map(str, zstandard.ZSTD_VERSION))
+    return {
+        "gzip, zlib": deflate,
+        "zstd": f"libzstd {zstd} (zstandard {zstandard.__version__})",
+        "blosc": f"c-blosc {numcodecs.blosc.VERSION_STRING} (numcodecs {numcodecs.__version__})",
+        "crc32c": f"google-crc32c {version('google-crc32c')}",
+        "all else": f"numcodecs {numcodecs.__version__}, numpy {version('numpy')}",
+    }
 
 
 def help_of(name: str) -> str:
