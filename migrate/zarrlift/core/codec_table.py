@@ -64,11 +64,12 @@ from .codec_spec import CodecSpec
 
 READERS: Final = ("zarr-python", "tensorstore", "zarrs", "xarray", "zarrita", "neuroglancer", "gdal")
 
-_BY_PYTHON: Final = Readers(None, "tensorstore zarrs zarrita neuroglancer gdal")
-_BY_PYTHON_ZARRS: Final = Readers(None, "tensorstore zarrita neuroglancer gdal")
-_BY_PYTHON_ZARRITA: Final = Readers(None, "tensorstore zarrs neuroglancer gdal")
-_BY_MOST: Final = Readers(None, "tensorstore neuroglancer gdal")
-_BY_NONE: Final = Readers(None, " ".join(READERS))
+BY_PYTHON: Final = Readers(None, "tensorstore zarrs zarrita neuroglancer gdal")
+BY_PYTHON_ZARRS: Final = Readers(None, "tensorstore zarrita neuroglancer gdal")
+BY_PYTHON_ZARRITA: Final = Readers(None, "tensorstore zarrs neuroglancer gdal")
+BY_MOST: Final = Readers(None, "tensorstore neuroglancer gdal")
+BY_NONE: Final = Readers(None, " ".join(READERS))
+"""Readers of what is in use, but not registered."""
 
 # ----- rows of one kind; what a row does not state does not apply to its codec
 
@@ -126,74 +127,74 @@ _ROWS: Final = (
     CodecFacts(name="sharding_indexed", kind="serializer", role="frame", made_by=None, members=None,
         readers=Readers("core", "gdal")),
     _serializer("vlen-utf8", ".vlen:VlenUtf8", v2_id="vlen-utf8", objects="text", members={},
-        readers=Readers("zarr-extensions", _BY_MOST.refused_by)),
+        readers=Readers("zarr-extensions", BY_MOST.refused_by)),
     _serializer("vlen-bytes", ".vlen:VlenBytes", v2_id="vlen-bytes", objects="bytes", members={},
-        readers=Readers("zarr-extensions", _BY_PYTHON_ZARRS.refused_by)),
+        readers=Readers("zarr-extensions", BY_PYTHON_ZARRS.refused_by)),
     _compressor("numcodecs.zlib", ".deflate:Zlib", v2_id="zlib", n5_type="gzip with useZlib",
-        members={"level": Integer(low=-1, high=9, default=1)}, readers=_BY_MOST),
+        members={"level": Integer(low=-1, high=9, default=1)}, readers=BY_MOST),
     # zarr-python omits `elementsize` in v3 if it is the item size; Zarr v2 always has one.
-    _filter("shuffle", "bytes", bound=same_size, readers=_BY_MOST,
+    _filter("shuffle", "bytes", bound=same_size, readers=BY_MOST,
         members={"elementsize": Integer(low=0, high=C_INT, default=None, of_item=4)}),
     _compressor("numcodecs.gzip", ".deflate:Gzip", v2_id="gzip", like=Like("gzip", as_gzip),
-        members={"level": GZIP_LEVEL}, readers=_BY_PYTHON_ZARRITA),
+        members={"level": GZIP_LEVEL}, readers=BY_PYTHON_ZARRITA),
     _compressor("numcodecs.lz4", ".lz4:Lz4", v2_id="lz4", n5_type="lz4",
-        members={"acceleration": Integer(low=-C_INT - 1, high=C_INT, default=1)}, readers=_BY_PYTHON_ZARRITA),
+        members={"acceleration": Integer(low=-C_INT - 1, high=C_INT, default=1)}, readers=BY_PYTHON_ZARRITA),
     _compressor("numcodecs.zstd", ".zstd:Zstd", v2_id="zstd", like=Like("zstd", as_zstd), members=ZSTD,
-        readers=_BY_PYTHON_ZARRITA),
+        readers=BY_PYTHON_ZARRITA),
     _compressor("numcodecs.blosc", ".blosc:Blosc", v2_id="blosc", like=Like("blosc", as_blosc), members=BLOSC,
-        readers=_BY_PYTHON_ZARRITA),
+        readers=BY_PYTHON_ZARRITA),
     # the first value, then differences
     _filter("delta", "array", members=TYPES, items=Items("dtype", "astype"), lossy=True,
-        readers=_BY_PYTHON_ZARRITA),
+        readers=BY_PYTHON_ZARRITA),
     # low mantissa bits set to zero; `bitround` is the registered name, which zarrs writes. zarr-python 3.4.2
     # does not know it; both read `numcodecs.bitround`.
     _filter("bitround", "array", members={"keepbits": Integer(low=0, high=1 << 16)}, items=Items(),
-        bound=same_size, lossy=True, readers=_BY_PYTHON_ZARRITA, aliases=("bitround",)),
+        bound=same_size, lossy=True, readers=BY_PYTHON_ZARRITA, aliases=("bitround",)),
     _compressor("numcodecs.bz2", ".streams:Bz2", v2_id="bz2", n5_type="bzip2",
-        members={"level": Integer(low=1, high=9, default=1)}, readers=_BY_PYTHON_ZARRS),
+        members={"level": Integer(low=1, high=9, default=1)}, readers=BY_PYTHON_ZARRS),
     # stored as (value - offset) * scale, rounded to a whole number
     _filter("fixedscaleoffset", "array", members={"offset": Number(), "scale": Number(), **TYPES},
-        items=Items("dtype", "astype"), lossy=True, readers=_BY_PYTHON_ZARRS),
+        items=Items("dtype", "astype"), lossy=True, readers=BY_PYTHON_ZARRS),
     _compressor("numcodecs.lzma", ".streams:Lzma", v2_id="lzma", n5_type="xz", members=LZMA,
-        readers=_BY_PYTHON),
+        readers=BY_PYTHON),
     CodecFacts(name="numcodecs.crc32c", v2_id="crc32c", kind="bytes", role="checksum",
         made_by=".crc32c:Crc32c", bound=and_four, members=LOCATION, like=Like("crc32c", as_crc32c),
-        readers=_BY_PYTHON),
+        readers=BY_PYTHON),
     *(
         _from_numcodecs(v2_id, kind="bytes", role="checksum", bound=and_four, members=members,
-            readers=_BY_PYTHON)
+            readers=BY_PYTHON)
         for v2_id, members in (("crc32", LOCATION), ("adler32", LOCATION), ("fletcher32", {}),
             ("jenkins_lookup3", JENKINS))
     ),
     _filter("astype", "array", members={"encode_dtype": Dtype(), "decode_dtype": Dtype(of_item=True)},
-        items=Items("decode_dtype", "encode_dtype"), lossy=True, readers=_BY_PYTHON),
+        items=Items("decode_dtype", "encode_dtype"), lossy=True, readers=BY_PYTHON),
     # rounded to decimal digits, stored as floats
     _filter("quantize", "array", members={"digits": Number(), **TYPES}, items=Items("dtype", "astype"),
-        lossy=True, readers=_BY_PYTHON),
+        lossy=True, readers=BY_PYTHON),
     # a count of padding bits, then eight booleans per byte, the highest bit first
     _filter("packbits", "array", members={}, items=Items(otherwise="|u1"), bound=packed_bits, lossy=True,
-        readers=_BY_PYTHON),
+        readers=BY_PYTHON),
     _serializer("numpy_bytes", ".fixed:NumpyBytes", bound=same_size, members={"dtype": Member()},
-        readers=_BY_NONE),
+        readers=BY_NONE),
     _compressor("lz4_block", ".lz4:Lz4Block", n5_type="lz4", package="xxhash", extra="n5",
-        members={"blockSize": Integer(low=64, high=1 << 25, default=1 << 16)}, readers=_BY_NONE),
-    _compressor("lz4_bare", ".lz4:Lz4Bare", n5_type="lz4", members={}, readers=_BY_NONE),
+        members={"blockSize": Integer(low=64, high=1 << 25, default=1 << 16)}, readers=BY_NONE),
+    _compressor("lz4_bare", ".lz4:Lz4Bare", n5_type="lz4", members={}, readers=BY_NONE),
     _serializer("numcodecs.msgpack2", ".objects:MsgPack2", v2_id="msgpack2", objects="document",
         members={name: Flag(False) for name in ("use_single_float", "use_bin_type", "raw")},
-        package="msgpack", extra="codecs", readers=_BY_NONE),
+        package="msgpack", extra="codecs", readers=BY_NONE),
     _serializer("numcodecs.vlen-array", ".vlen:VlenArray", v2_id="vlen-array", objects="arrays",
-        members={"dtype": Dtype()}, readers=_BY_NONE),
+        members={"dtype": Dtype()}, readers=BY_NONE),
     _serializer("numcodecs.pickle", ".objects:Pickle", v2_id="pickle", objects="pickle",
-        members={"protocol": Integer(low=-1, high=5, default=4)}, readers=_BY_NONE),
-    _from_numcodecs("base64", kind="bytes", role="encoding", members={}, bound=base64_size, readers=_BY_NONE),
+        members={"protocol": Integer(low=-1, high=5, default=4)}, readers=BY_NONE),
+    _from_numcodecs("base64", kind="bytes", role="encoding", members={}, bound=base64_size, readers=BY_NONE),
     # strings as the numbers of labels from 1; 0, and any number without a label, is the empty string
     _filter("categorize", "array", members=LABELS, items=Items("dtype", "astype", "|u1"), lossy=True,
-        readers=_BY_NONE),
+        readers=BY_NONE),
     _serializer("numcodecs.object-categorize", ".from_numcodecs:ObjectCategorize", v2_id="categorize",
-        objects="labels", readers=_BY_NONE,
+        objects="labels", readers=BY_NONE,
         members={**LABELS, "dtype": Choice(None, values=words("|O", "O", "object"))}),
     CodecFacts(name="n5_default", kind="serializer", role="frame", made_by=None, members=None,
-        readers=Readers("zarr-extensions", _BY_NONE.refused_by)),
+        readers=Readers("zarr-extensions", BY_NONE.refused_by)),
     _serializer("numcodecs.json2", ".objects:Json2", v2_id="json2", objects="document", members=JSON2,
         readers=Readers(None, "zarr-python tensorstore zarrs xarray neuroglancer gdal")),
     _serializer("hdmf-zarr.objects", ".hdmf:HdmfObjects", objects="hdmf", members=HDMF, readers=None),

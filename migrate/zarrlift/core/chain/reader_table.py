@@ -21,7 +21,7 @@ from typing import Any, Final
 from zarrstack.core.json_text import JSON, JSONObject
 
 from ..codec_facts import Register
-from ..codec_table import READERS, TABLE
+from ..codec_table import BY_MOST, BY_NONE, BY_PYTHON, BY_PYTHON_ZARRS, READERS, TABLE
 
 EVERY_COPY: Final = ("zarr-python", "tensorstore")
 """The readers for which every copy is made."""
@@ -33,23 +33,18 @@ _BARE: Final = "attributes: bare NaN or Infinity"
 _EXACT: Final = 2**53
 """Integers beyond it are not exact as a double, the only number of JavaScript's JSON."""
 
-_PYTHON_ONLY: Final = "tensorstore zarrs zarrita neuroglancer gdal"
-_PYTHON_AND_ZARRS: Final = "tensorstore zarrita neuroglancer gdal"
-_NONE: Final = " ".join(READERS)
-"""Readers that refuse what only zarr-python and xarray read, or these and zarrs, or nobody."""
-
 _TABLE: Final[Mapping[str, Sequence[tuple[str, Register | None, str]]]] = MappingProxyType(
     {
         "data type": (
             ("bool int64 float64", "core", "neuroglancer"),
             ("int8 int16 int32 uint8 uint16 uint32 uint64 float32", "core", ""),
             ("float16 complex64 complex128", "core", "zarrita neuroglancer"),
-            ("fixed_length_utf32 structured", "zarr-extensions", _PYTHON_ONLY),
-            ("numpy.datetime64 numpy.timedelta64 bytes", "zarr-extensions", _PYTHON_AND_ZARRS),
-            ("string", "zarr-extensions", "tensorstore neuroglancer gdal"),
-            ("struct", "zarr-extensions", _NONE),
-            ("null_terminated_bytes", None, _PYTHON_ONLY),
-            ("variable_length_bytes", None, _PYTHON_AND_ZARRS),
+            ("fixed_length_utf32 structured", "zarr-extensions", BY_PYTHON.refused_by),
+            ("numpy.datetime64 numpy.timedelta64 bytes", "zarr-extensions", BY_PYTHON_ZARRS.refused_by),
+            ("string", "zarr-extensions", BY_MOST.refused_by),
+            ("struct", "zarr-extensions", BY_NONE.refused_by),
+            ("null_terminated_bytes", None, BY_PYTHON.refused_by),
+            ("variable_length_bytes", None, BY_PYTHON_ZARRS.refused_by),
             ("raw_bytes", None, "zarrs zarrita neuroglancer gdal"),
         ),
         "chunk keys:": (("default v2", "core", ""),),
