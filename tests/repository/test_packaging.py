@@ -199,6 +199,15 @@ def test_a_bare_install_has_at_most_20_distributions() -> None:
     assert len(found) <= 20, sorted(found)
 
 
+def test_the_design_lists_what_a_bare_install_has(wheel: zipfile.ZipFile) -> None:
+    page = (ROOT / "docs" / "design" / "decisions.md").read_text()
+    table = page.partition("| distribution | MB |")[2].partition("\n\n")[0]
+    listed = {name for row in table.splitlines()[2:] for name in re.findall(r"[a-z0-9-]+", row.split("|")[1])}
+    required = {canonicalize_name(Requirement(line).name) for line in requirements(wheel)}
+    assert required <= listed
+    assert not required & {"msgpack", "xxhash", "zarr-metadata"}
+
+
 def test_a_wheel_carries_its_licence_and_what_it_registers(name: str, wheel: zipfile.ZipFile) -> None:
     assert about(wheel, "licenses/LICENSE").startswith("MIT License")
     entries = configparser.ConfigParser()
