@@ -87,6 +87,7 @@ class Xarray(Convention):
     def recognise(self, view: View) -> Recognised | None:
         """Recognize arrays with `_ARRAY_DIMENSIONS` or with names by netcdf-c."""
         changes: dict[str, Change] = {}
+        alike: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
         problems: list[Problem] = []
         masked = 0
         for node in view.archive.nodes:
@@ -110,7 +111,9 @@ class Xarray(Convention):
             unnamed = node.attributes.get(DIMENSIONS) == [] and bool(names)
             replaced = [f"/{FILL}"] * lost + [f"/{DIMENSIONS}"] * unnamed
             changes[node.path] = Change(
-                attributes=attributes, dimension_names=names, replaced=tuple(replaced)
+                attributes=attributes,
+                dimension_names=alike.setdefault(names, names),  # one object for all arrays with these
+                replaced=tuple(replaced),
             )
         if not changes and not problems:
             return None

@@ -69,6 +69,7 @@ class ArrayPlanner:
     def __post_init__(self) -> None:
         self._trailing = TrailingBytes(self.storage)
         self._destination = IdentityCache(self._new_destination)
+        self._named = IdentityCache(lambda layout, names: replace(layout, dimension_names=names))
         self._way = IdentityCache(self._new_way)
         self._countable = IdentityCache(require_countable)
         self._head = IdentityCache(array_head)
@@ -147,7 +148,7 @@ class ArrayPlanner:
         layout, notes = self._destined(node, source, recipe, inventory)
         problems = located(notes, node.path, _document_key(node))
         if change.dimension_names is not None:
-            layout = replace(layout, dimension_names=change.dimension_names)
+            layout = self._named(layout, change.dimension_names)
         attributes, notes = self.attributes(node, change, recipe)
         return layout, attributes, (*problems, *notes)
 

@@ -12,6 +12,7 @@ import pytest
 import xarray
 import zarr
 from tests.support.documents import layout
+from tests.support.v2_trees import GROUP, array, tree
 
 import zarrlift
 from zarrlift.archive.nodes import Archive, ArrayNode, SourceDocument
@@ -69,6 +70,16 @@ def test_anything_else_stays_an_attribute_with_a_warning(names: Any) -> None:
     change, told = recognise(node(2, {"_ARRAY_DIMENSIONS": names}))
     assert change == Change()
     assert [problem.severity for problem in told] == ["warning"]
+
+
+def test_arrays_with_equal_names_have_one_layout_so_that_many_take_little_memory(tmp_path: Path) -> None:
+    document = array(shape=[2], chunks=[2])
+    entries = {f"{name}/.zarray": document for name in "ab"}
+    entries |= {f"{name}/.zattrs": {**NAMED, "units": name} for name in "ab"}
+    tree(tmp_path / "old.zarr", {".zgroup": GROUP, **entries})
+    first, second = zarrlift.plan(tmp_path / "old.zarr", tmp_path / "new.zarr").arrays
+    assert first.move.destination.dimension_names == ("x",)
+    assert first.move.destination is second.move.destination
 
 
 def test_a_0d_array_loses_its_empty_list() -> None:
