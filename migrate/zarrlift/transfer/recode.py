@@ -17,8 +17,9 @@ from ..archive.chunk_reader import ChunkReader, InnerChunk
 from ..core.codecs.base import Buffer, memory
 from ..core.codecs.pipeline import Pipeline
 from ..core.data_types.cast import cast
+from ..core.data_types.compare import same_bits
 from ..core.data_types.object_values import may_be_anything, to_strings
-from ..core.data_types.v3 import fill_from_json, same_bits
+from ..core.data_types.v3 import fill_from_json
 from ..core.grid.grid import Grid
 from ..planning.routes import Move
 

@@ -15,7 +15,7 @@ from zarr.storage import MemoryStore
 
 from zarrlift.archive.shard_reader import ShardReader, chunk_reader
 from zarrlift.core.codecs.base import HeadAndTail
-from zarrlift.core.data_types.bits import same_bits
+from zarrlift.core.data_types.compare import same_bits
 from zarrlift.core.grid.frames import Shards
 from zarrlift.formats.describe import describe
 from zarrlift.formats.zarr_v3 import V3ArrayDescriber

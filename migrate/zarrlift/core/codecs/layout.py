@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..data_types.bits import numbers
-
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
@@ -40,7 +38,7 @@ def in_c_order(array: Array, dtype: np.dtype[Any]) -> Array:
     """
     array = np.asarray(array)  # a numpy scalar would pass for a 0-d array, and has no byte order
     if dtype.kind in "mM":
-        return in_c_order(numbers(array), np.dtype("i8").newbyteorder(dtype.byteorder)).view(dtype)
+        return in_c_order(_numbers(array), np.dtype("i8").newbyteorder(dtype.byteorder)).view(dtype)
     if array.flags.c_contiguous or array.nbytes < _LARGE:
         return array.astype(dtype, order="C", copy=False)
     lean = array.squeeze()
@@ -56,6 +54,16 @@ def in_c_order(array: Array, dtype: np.dtype[Any]) -> Array:
     result = np.empty(lean.shape, dtype)
     _cast_in_blocks(lean, result, order, steps)
     return result.reshape(array.shape)
+
+
+def _numbers(array: Array) -> Array:
+    """View times as their stored integers, without a copy; other arrays are unchanged.
+
+    numpy's `astype` does not swap the bytes of times without a unit (1.26 to 2.5, observed).
+    """
+    if array.dtype.kind not in "mM":
+        return array
+    return array.view(np.dtype("i8").newbyteorder(array.dtype.byteorder))
 
 
 def _cast_in_blocks(array: Array, result: Array, order: list[int], steps: list[int]) -> None:

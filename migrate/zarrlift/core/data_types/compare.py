@@ -63,6 +63,13 @@ def mismatch(found: Values, expected: Values) -> Mismatch | None:
     )
 
 
+def same_bits(a: Any, b: Any) -> bool:
+    """Whether two scalars or arrays have the same shape and the same values, bit for bit."""
+    left, right = np.asarray(a), np.asarray(b)
+    same_kind = left.shape == right.shape and kind(left.dtype) == kind(right.dtype)
+    return same_kind and (left.size == 0 or _different(left, right) is None)
+
+
 def _whole(size: int, found: str, expected: str) -> Mismatch:
     return Mismatch(count=max(size, 1), index=(), found=found, expected=expected)
 

@@ -12,7 +12,7 @@ import numpy as np
 from zarrstack.core.errors import MetadataError, ZarrstackError
 from zarrstack.core.json_text import JSON, excerpt
 
-from .bits import same_bits
+from .compare import same_bits
 
 NAT: Final = -(2**63)
 """The int64 that represents numpy's "not a time"."""

@@ -18,11 +18,8 @@ from zarrstack.core.errors import CastError, UnsupportedError
 from zarrstack.core.json_text import JSON, canonical
 
 from ..frozen_json import frozen, thawed
-from .bits import same_bits
 from .fill_forms import NAT, expect, fill_form, from_base64, read_fill, refusing, to_base64, whole_number
 from .numpy_types import LENGTHS, PLAIN, STRUCTS, TIMES, VARIABLE, fields, parse_name, to_numpy, to_v3
-
-__all__ = ["NAT", "DataType", "fill_from_json", "fill_to_json", "same_bits", "zero_fill"]
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

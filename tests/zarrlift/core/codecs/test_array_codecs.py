@@ -17,7 +17,7 @@ from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codecs.base import HeadAndTail, InnerChunk, Options
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.codecs.registry import compile_array_codec
-from zarrlift.core.data_types.bits import same_bits
+from zarrlift.core.data_types.compare import same_bits
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.grid import Grid
 from zarrstack.core.errors import CastError, ChunkError, MetadataError, UnsupportedError, ZarrstackError

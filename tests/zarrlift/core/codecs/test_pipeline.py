@@ -24,7 +24,7 @@ from zarrlift.core.codecs import deflate, layout
 from zarrlift.core.codecs.base import OBJECT_LIMIT, HeadAndTail, Size
 from zarrlift.core.codecs.layout import in_c_order
 from zarrlift.core.codecs.pipeline import Pipeline
-from zarrlift.core.data_types.bits import same_bits
+from zarrlift.core.data_types.compare import same_bits
 from zarrlift.core.data_types.v3 import DataType
 from zarrstack.core.errors import CastError, ChunkError, MetadataError
 

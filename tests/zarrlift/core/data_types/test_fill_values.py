@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.documents import of_three, read_by_tensorstore, read_by_zarr
 
+from zarrlift.core.data_types.compare import same_bits
 from zarrlift.core.data_types.numpy_types import CORE
-from zarrlift.core.data_types.v3 import NAT, DataType, fill_from_json, fill_to_json, same_bits, zero_fill
+from zarrlift.core.data_types.v3 import NAT, DataType, fill_from_json, fill_to_json, zero_fill
 from zarrstack.core.errors import CastError, MetadataError, UnsupportedError
 
 

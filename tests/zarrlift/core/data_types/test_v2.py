@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zarrlift.core.data_types.compare import same_bits
 from zarrlift.core.data_types.numpy_types import MAX_DEPTH
 from zarrlift.core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar, v2_object_fill
-from zarrlift.core.data_types.v3 import NAT, DataType, same_bits
+from zarrlift.core.data_types.v3 import NAT, DataType
 from zarrstack.core.errors import MetadataError, UnsupportedError
 
 READ = {
