@@ -6,7 +6,7 @@ that to other libraries that read such arrays, such as xarray.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import zarr
@@ -74,6 +74,8 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
 
 def _open(
     store: StoreLike,
+    first: Callable[..., Any] = zarr.open,
+    /,
     *,
     path: str = "",
     mode: Mode | None = None,
@@ -94,8 +96,15 @@ def _open(
     layer = block.store
     if mode is None:
         mode = "r" if layer.read_only else "r+"
+    options |= {"store": layer, "path": path_in_it, "mode": mode}
+    node: Any
     try:
-        node: Any = zarr.open(store=layer, path=path_in_it, mode=mode, **options)
+        try:
+            node = (zarr.open if create else first)(**options)
+        except Exception:
+            if create or first is zarr.open:
+                raise
+            node = zarr.open(**options)  # a node of the other kind, or the error for both
     except Exception as error:
         if _is_draft(layer):
             raise UnsupportedError(
@@ -132,9 +141,9 @@ def open_array(store: StoreLike, *, decoded: int | str | None = None, **options:
     (1,)
     """
     if decoded is None:
-        return array_of(open(store, **options))
+        return array_of(_open(store, zarr.open_array, **options))
     with zarr.config.set({"codec_pipeline.path": "zarrstack.decoded.DecodedChunks"}):
-        return array_of(_open(store, decoded=decoded, **options))
+        return array_of(_open(store, zarr.open_array, decoded=decoded, **options))
 
 
 def open_group(store: StoreLike, **options: Any) -> OpenGroup:
@@ -151,7 +160,7 @@ def open_group(store: StoreLike, **options: Any) -> OpenGroup:
     >>> zarrstack.open_group("images.zarr").attrs["made"]
     'today'
     """
-    return group_of(open(store, **options))
+    return group_of(_open(store, zarr.open_group, **options))
 
 
 def array_of(node: AnyArray | zarr.Group) -> AnyArray:

@@ -15,7 +15,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
@@ -44,6 +44,8 @@ from ...core.paths import ancestors, folder_prefix, parents, prefix_of
 from ...system.shared_locks import may_block
 from .described import DescribedArray, describe
 
+OF_V2: Final = frozenset({".zarray", ".zgroup", ".zattrs", ".zmetadata"})
+
 
 class PerArray(StorageTransformer):
     """Applies to each array the stack that its `storage_transformers` name.
@@ -64,7 +66,7 @@ class PerArray(StorageTransformer):
         super().__init__(store)
         self._arrays: dict[str, DescribedArray] = {}
         self._without_array: set[str] = set()
-        """Paths at which no array was found when chunks were requested."""
+        """Paths of groups, and those at which no array was found when chunks were requested."""
         self._of_v2: set[str] = set()
         """Paths of arrays of Zarr v2, below which no other array is."""
         self._declared: dict[str, list[JSON]] = {}
@@ -128,7 +130,12 @@ class PerArray(StorageTransformer):
         return None
 
     async def _target(self, key: str) -> Store:
-        """The store that holds a key other than a document."""
+        """The store that holds a key other than a document of Zarr v3.
+
+        A document of Zarr v2 cannot name transformers, and is in no array that does.
+        """
+        if key.rpartition("/")[2] in OF_V2:
+            return self._store
         array = await self._array_of(key, again=False)
         if array is None:
             return self._store
@@ -162,7 +169,10 @@ class PerArray(StorageTransformer):
         document = None if value is None else parse(value.to_bytes())
         if document is None or not is_array(document):
             self._arrays.pop(path, None)
-            if document is None or not self._hides_transformers(document, path):
+            if document is None:
+                return value
+            self._without_array.add(path)
+            if not self._hides_transformers(document, path):
                 return value
             del document[CONSOLIDATED]
         else:
