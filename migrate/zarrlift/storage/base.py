@@ -169,8 +169,6 @@ class Storage(ABC):
     """Whether what is written is seen by readers only after `publish` (Icechunk)."""
     holds_consolidated: bool = True
     """Whether consolidated metadata is of use here; zarr-python asks the store the same."""
-    uncommitted: int = 0
-    """Number of objects written since the last `checkpoint`."""
     beneath: Storage | None = None
     """The storage below layers that change neither keys nor bytes; else None."""
 
@@ -298,11 +296,8 @@ class Storage(ABC):
     def attach(self, job_id: str, *, worker: bool = False) -> None:  # noqa: B027 - for `on_branch`
         """Read and write what a job has written so far, although readers do not see it yet."""
 
-    def checkpoint(self) -> None:  # noqa: B027 - what is written is there
-        """Make everything that was written last, so that it may be recorded as done; StorageError."""
-
     def settle(self) -> None:  # noqa: B027
-        """The same at the end of a task, for a worker whose coordinator cannot do it."""
+        """At the end of a task, make what a worker has written last, if its coordinator cannot do it."""
 
     def link(self, key: str) -> str | None:
         """The resolved target of `key` if it is a symbolic link; None for anything else."""

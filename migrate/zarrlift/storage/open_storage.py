@@ -19,8 +19,7 @@ from zarrstack.core.paths import local_path
 
 from ..core.format_table import DOCUMENT_NAMES
 from .base import Storage
-from .containers.places import ContainerPlace
-from .containers.table import SUFFIXES, index_of, open_container
+from .containers.table import SUFFIXES, ContainerPlace, index_of, open_container
 from .icechunk.place import is_icechunk_url
 from .local.files import exists, is_dir, is_file, kind_of
 from .local.storage import LocalStorage

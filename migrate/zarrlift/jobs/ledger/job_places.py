@@ -308,7 +308,7 @@ def _what(path: Path) -> str:
     """Describes a file that is not a job file."""
     from zipfile import is_zipfile  # takes time at every start
 
-    from ...storage.containers.places import HEAD
+    from ...storage.containers.table import HEAD
     from ...storage.not_an_archive import known_file
 
     if is_zipfile(path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
+from ...core.format_table import DOCUMENT_NAMES
 from ..remote.async_storage import ObjectHead
 from ..remote.remote_storage import RemoteStorage
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 
     from ..local.files import ReadLimit
     from ..versions import Version
+
+_PACKING: Final = frozenset({"__MACOSX", ".DS_Store"})
+"""Names that archivers add next to an archive."""
 
 
 class Container(RemoteStorage):
@@ -52,3 +57,21 @@ class Container(RemoteStorage):
 
     async def remove(self, place: str) -> None:
         raise self.refusal()
+
+
+def archive_root(children: Callable[[str], Mapping[str, bool]]) -> str:
+    """The directory of a container that is the archive: its root, or a single directory in it.
+
+    `children` gives the names in a directory ("" is the root), and whether each is a directory.
+    """
+    prefix: list[str] = []
+    while True:
+        here = children("/".join(prefix))
+        here = {name: is_dir for name, is_dir in here.items() if name and name not in _PACKING}
+        if DOCUMENT_NAMES & here.keys():
+            return "/".join(prefix)
+        # A root without documents and with a single child is probably an archive packed with its directory;
+        # in either case, the child with everything in it is an archive.
+        if len(here) != 1 or not all(here.values()):
+            return ""
+        prefix.append(next(iter(here)))

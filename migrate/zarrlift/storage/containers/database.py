@@ -20,8 +20,7 @@ from zarrstack.core.errors import StorageError, UsageError
 from ..base import ListedPage
 from ..remote.async_storage import ObjectHead, object_head
 from ..versions import Version, source_object_changed, version_number
-from .container import Container
-from .places import archive_root
+from .container import Container, archive_root
 
 if TYPE_CHECKING:
     from ..local.files import ReadLimit

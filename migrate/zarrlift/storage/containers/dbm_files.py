@@ -19,8 +19,7 @@ from typing import Any
 from zarrstack.core.errors import UsageError
 
 from .database import Database, being_written, damaged, file_state, key_text
-from .places import HEAD
-from .table import dbm_module
+from .table import HEAD, dbm_module
 
 
 def connect(path: Path) -> Database:

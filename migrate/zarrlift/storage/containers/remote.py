@@ -20,8 +20,7 @@ from ..remote.error_text import NO_ANSWER
 from ..remote.event_loop import run
 from ..remote.remote_storage import RemoteStorage
 from ..remote.store_at import store_at
-from .places import HEAD, StoredContainer
-from .table import SUFFIXES, is_zip, open_stored
+from .table import HEAD, SUFFIXES, StoredContainer, is_zip, open_stored
 
 CHAINED: Final = re.compile(r"zip(://(?P<inside>[^:]*))?::(?P<url>.+)", re.DOTALL)
 """fsspec's form of a file in a file."""

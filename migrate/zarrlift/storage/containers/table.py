@@ -8,16 +8,43 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from zarrstack.core.errors import StorageError
 
 from ..base import Storage
 from ..local.files import is_dir, is_file
-from .places import HEAD, ContainerPlace, StoredContainer
+
+if TYPE_CHECKING:
+    from ..base import ObjectPart
+    from ..remote.remote_storage import RemoteStorage
+
+HEAD: Final = 4096
+"""Bytes from the start of a file by which its kind is recognized."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPlace:
+    """Where a container is on this machine."""
+
+    path: Path
+    inside: str | None = None
+    """The directory within it that is the archive; None to look for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContainer:
+    """A file in a store that may be a container."""
+
+    storage: RemoteStorage
+    """The storage at its URL; its path is the place of the file."""
+    start: ObjectPart = field(repr=False)
+    """Its first bytes (`HEAD` or fewer), its size and version."""
+    inside: str | None = None
+    """As above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +132,7 @@ def open_container(place: ContainerPlace) -> Storage | None:
     # last, and its module says what a file is that has no such record.
     from .zip_storage import open_local
 
-    return open_local(place)
+    return open_local(place.path, place.inside)
 
 
 def open_stored(place: StoredContainer, *, named: bool = False) -> Storage | None:
@@ -121,7 +148,7 @@ def open_stored(place: StoredContainer, *, named: bool = False) -> Storage | Non
     if named or name.endswith(SUFFIXES) or is_zip(head):
         from .zip_storage import open_remote
 
-        return open_remote(place)
+        return open_remote(place.storage, place.start, place.inside)
     if is_foreign(head):
         raise not_a_container(place.storage.url, head)
     return None

@@ -23,7 +23,7 @@ from zarrstack.core.errors import UsageError
 
 from ..local.files import BadObjectError
 from ..remote.store_storage import tree_of
-from .places import archive_root
+from .container import archive_root
 from .ranges import Ranges, SeekableFile
 
 _TAIL: Final = 256 << 10

@@ -13,14 +13,16 @@ from zarrstack.core.errors import StorageError, UsageError
 from ..base import ListedPage
 from ..remote.async_storage import ObjectHead, object_head
 from .container import Container
-from .places import HEAD
 from .ranges import LocalRanges, Ranges, StoreRanges
 from .zip_file import ZipMembers, load
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..base import ObjectPart
     from ..local.files import ReadLimit
+    from ..remote.remote_storage import RemoteStorage
     from ..versions import Version
-    from .places import ContainerPlace, StoredContainer
 
 
 _lock: Final = threading.Lock()
@@ -98,22 +100,21 @@ def _below(keys: Sequence[str], prefix: str) -> Sequence[str]:
     return keys[at:end]
 
 
-def open_local(place: ContainerPlace) -> ZipStorage:
-    """The archive in a file on this machine."""
+def open_local(path: Path, inside: str | None) -> ZipStorage:
+    """The archive in a file on this machine; `inside` as for `ContainerPlace`."""
     try:
-        ranges = LocalRanges(place.path)
+        ranges = LocalRanges(path)
     except OSError as error:
-        raise StorageError("cannot read the file", found=f"{place.path}: {error.strerror}") from error
-    return _opened(ranges, place.inside, lambda prefix: f"{place.path}/{prefix}".rstrip("/"))
+        raise StorageError("cannot read the file", found=f"{path}: {error.strerror}") from error
+    return _opened(ranges, inside, lambda prefix: f"{path}/{prefix}".rstrip("/"))
 
 
-def open_remote(place: StoredContainer) -> ZipStorage:
-    """The archive in a file in a store; UsageError if the server cannot give ranges of it."""
-    storage = place.storage
+def open_remote(storage: RemoteStorage, start: ObjectPart, inside: str | None) -> ZipStorage:
+    """The archive in a file in a storage, of which `start` is; UsageError if it cannot give ranges of it."""
     if not storage.gives_ranges:
         raise UsageError(
             "the server does not give parts of a file",
-            found=f"{storage.url}, sent as a whole when its first {HEAD} bytes were requested",
+            found=f"{storage.url}, sent as a whole when its first {len(start.data)} bytes were requested",
             expected="HTTP status 206 for a request with Range",
             advice="Download the file, and give its path.",
         )
@@ -121,8 +122,7 @@ def open_remote(place: StoredContainer) -> ZipStorage:
     def named(prefix: str) -> str:
         return f"zip://{prefix}::{storage.url}" if prefix else storage.url
 
-    ranges = StoreRanges(storage, place.start.size, place.start.version)
-    return _opened(ranges, place.inside, named, storage.secrets)
+    return _opened(StoreRanges(storage, start.size, start.version), inside, named, storage.secrets)
 
 
 def _opened(

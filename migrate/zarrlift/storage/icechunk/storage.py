@@ -118,6 +118,7 @@ class IcechunkStorage(SessionStorage):
         self._written: dict[str, bytes] = {}
         """Documents that the branch has."""
         self.uncommitted = 0
+        """Number of objects written since the last `checkpoint`."""
         self._open_writes = 0
         self._closed: asyncio.Event | None = None
         self._idle: asyncio.Event | None = None
@@ -178,6 +179,7 @@ class IcechunkStorage(SessionStorage):
         return base
 
     def checkpoint(self) -> None:
+        """Make everything that was written last, so that it may be recorded as done; StorageError."""
         if self._session is not None:
             run(self._commit())
 

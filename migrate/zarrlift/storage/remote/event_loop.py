@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -135,8 +135,3 @@ async def bounded(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
             work.close()
         raise
     return [results[number] for number in range(len(works))]
-
-
-async def collect(items: AsyncIterator[T]) -> list[T]:
-    """All items of an iterator, for transfer to another event loop."""
-    return [item async for item in items]
