@@ -42,9 +42,9 @@ class Option(NamedTuple):
     heading: Heading = "How"
     rare: bool = False
     """Whether the command line takes it by `--set` only."""
+    default: Any = None
     changes: Literal["payloads", "objects"] | None = None
     """What of the chunks a recipe's option changes: payloads, or only the objects and keys that hold them."""
-    default: Any = None
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def option(
     rare: bool = False,
 ) -> Any:
     """A field of a table of options, with what the command line says of it."""
-    row = Option(help, type, metavar, flag, heading, rare, default)
+    row = Option(help, type, metavar, flag, heading, rare=rare, default=default)
     return field(default=default, metadata={"option": row})
 
 
