@@ -251,9 +251,9 @@ def with_advice(problem: Problem, source: Storage, layout: Layout) -> Problem:
     if explanation.kind != "chunk" or explanation.advice is not None:
         return explanation
     if isinstance(layout.frame, N5Blocks) and explanation.key is not None:
-        shard = _shard(explanation.key, source)
-        if shard is not None:
-            return shard.at(node=explanation.node, key=explanation.key).problem
+        with contextlib.suppress(StorageError):
+            if (shard := shard_at(explanation.key, source)) is not None:
+                return shard.at(node=explanation.node, key=explanation.key).problem
     if _of_bytes(explanation.key, source, layout):
         return replace(explanation, advice=_CHARACTERS)
     return replace(explanation, advice=_RESTORE if source.requests is None else _AGAIN)
@@ -276,13 +276,6 @@ def shard_at(key: str, source: Storage) -> UnsupportedError | None:
     )
 
 
-def _shard(key: str, source: Storage) -> UnsupportedError | None:
-    try:
-        return shard_at(key, source)
-    except StorageError:
-        return None
-
-
 def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
     """Whether an object that is not a `<U1` chunk is one of single-byte characters."""
     kind = layout.data_type
@@ -290,9 +283,7 @@ def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
         return False
     try:
         data = source.get(key, object_bound(layout))
-        if data is None:
-            return False
-        Pipeline(layout.chain, layout.chunk_shape, _CHARACTER).decode(data)
+        Pipeline(layout.chain, layout.chunk_shape, _CHARACTER).decode(b"" if data is None else data)
     except ZarrstackError:
         return False
     return True
