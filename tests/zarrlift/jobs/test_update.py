@@ -455,12 +455,23 @@ def resized(rows: int, columns: int, values: Any = None) -> Callable[[zarr.Array
     return change
 
 
+def another(rows: int) -> Callable[[zarr.Array], None]:
+    """Another array under the same name."""
+
+    def change(array: zarr.Array) -> None:
+        form: Any = {"shape": (rows, 9), "chunks": (5, 5), "dtype": "<i2", "zarr_format": 2}
+        zarr.create_array(array.store, name=array.path, overwrite=True, **form)[...] = 3
+
+    return change
+
+
 CHANGES = {
     "shorter": [resized(14, 20)],
     "shorter and wider": [resized(15, 33, 7)],
     "to nothing": [resized(0, 20)],
     "longer": [resized(26, 20, 8)],
     "shorter and longer again": [resized(9, 20), resized(5, 20), resized(13, 20), resized(22, 20)],
+    "longer, then another array, and again": [resized(26, 20, 8), another(9), another(12)],
 }
 """Changes of a source, each followed by updates that are killed."""
 
@@ -500,14 +511,16 @@ def require_old_or_new(result: Path, old: np.ndarray, new: np.ndarray) -> None:
 @examples(24)
 @given(st.sampled_from([*CHANGES]), st.sampled_from([*RECIPES]), st.integers(1, 45))
 @example("shorter and longer again", "other chunks in shards", 13)
+@example("longer", "as it is", 23)  # after its last change, before it is recorded as complete
+@example("longer, then another array, and again", "as it is", 12)
 def test_a_killed_update_shows_no_value_of_neither_version(what: str, wish: str, after: int) -> None:
     wanted = zarrlift.Recipe(base=zarrlift.ArrayRecipe(**RECIPES[wish]))
     with tempfile.TemporaryDirectory() as folder:
         source, result, fresh = (Path(folder, name) for name in ("source", "result", "fresh"))
         array = write(source)
         assert zarrlift.migrate(source, result, recipe=wanted).ok
+        old = array[...]
         for number, change in enumerate(CHANGES[what]):
-            old = array[...]
             change(array)
             zarr.consolidate_metadata(source, zarr_format=2)
             for attempt in range(2):
