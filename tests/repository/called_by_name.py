@@ -82,6 +82,7 @@ _.groups_total
 _.memory_hits
 _.disk_hits
 _.shared_hits
+_.waiting_bytes
 _.bytes_served
 _.bytes_fetched
 _.memory_entries
