@@ -71,11 +71,13 @@ def names_of(storage: StoreStorage) -> list[str]:
     """The names that zarr-python finds through `Storage.zarr_store`."""
     from zarr.core.sync import sync
 
-    from zarrlift.storage.remote.event_loop import collect
-
     store = storage.zarr_store()
-    assert sync(collect(store.list_dir("")))
-    return sync(collect(store.list_dir("g")))
+
+    async def names(directory: str) -> list[str]:
+        return [name async for name in store.list_dir(directory)]
+
+    assert sync(names(""))
+    return sync(names("g"))
 
 
 LISTINGS: dict[str, Callable[[StoreStorage], list[str]]] = {
