@@ -28,7 +28,7 @@ from zarrlift.core.grid.chunk_keys import DraftKeys
 from zarrstack.base.stack import stack
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.shard_index import IndexFormat, ShardIndex
-from zarrstack.layers.rekey import Functions, Rekey
+from zarrstack.layers.rekey import Rekey, Rule
 from zarrstack.layers.sharding.layer import Sharding
 
 ARCHIVE = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
@@ -38,24 +38,34 @@ EXPECTED = json.loads((FIXTURES / "zarr_v3_draft/zarr-2.18/sharded.expected.json
 V3 = KeyEncoding("default", "/")
 
 
-def renamed(made: dict, path: str) -> Functions:
+class Renamed(Rule):
     """Chunk keys of Zarr v3 above, those of the draft below; zarr 2.18.7 has `c0` for no axes."""
-    draft, ndim = DraftKeys(made["separator"], "c0"), len(made["shape"])
 
-    def between(key: str, above: str, names: object, below: str, others: object) -> str | None:
-        chunk = names.coordinates(key.removeprefix(above), ndim) if key.startswith(above) else None
+    name = "renamed"
+
+    def __init__(self, made: dict, path: str) -> None:
+        self.draft, self.ndim = DraftKeys(made["separator"], "c0"), len(made["shape"])
+        self.ours, self.theirs = f"{path}/", f"data/root/{path}/"
+
+    @property
+    def configuration(self) -> dict:
+        return {"ours": self.ours, "theirs": self.theirs}
+
+    def down(self, key: str) -> str | None:
+        return self._between(key, self.ours, V3, self.theirs, self.draft)
+
+    def up(self, key: str) -> str | None:
+        return self._between(key, self.theirs, self.draft, self.ours, V3)
+
+    def _between(self, key: str, above: str, names: object, below: str, others: object) -> str | None:
+        chunk = names.coordinates(key.removeprefix(above), self.ndim) if key.startswith(above) else None
         return None if chunk is None else below + others.key(chunk)
-
-    ours, theirs = f"{path}/", f"data/root/{path}/"
-    return Functions(
-        lambda key: between(key, ours, V3, theirs, draft), lambda key: between(key, theirs, draft, ours, V3)
-    )
 
 
 def chunks(root: Path, made: dict, path: str) -> zarr.abc.store.Store:
     """The chunks of a draft array, under their keys of Zarr v3."""
     sharding = Sharding(chunks_per_shard=made["chunks_per_shard"], ndim=len(made["shape"]), path=path)
-    return stack(LocalStore(root), sharding, Rekey(rules=[renamed(made, path)]))
+    return stack(LocalStore(root), sharding, Rekey(rules=[Renamed(made, path)]))
 
 
 def array(root: Path, made: dict, path: str) -> zarr.Array:
@@ -79,7 +89,7 @@ def array(root: Path, made: dict, path: str) -> zarr.Array:
 
 def keys(root: Path, made: dict, path: str) -> list[str]:
     """The chunk keys of an array, in the draft's names."""
-    layer, rule = chunks(root, made, path), renamed(made, path)
+    layer, rule = chunks(root, made, path), Renamed(made, path)
 
     async def listed() -> list[str | None]:
         return [rule.down(key) async for key in layer.list_prefix(f"{path}/")]
