@@ -10,7 +10,7 @@ from zarrstack.core.errors import MetadataError, UsageError
 from zarrstack.core.json_text import excerpt
 from zarrstack.core.paths import join
 
-from ..core.format_table import DRAFT, MARKERS, V3, MarkerDocument
+from ..core.format_table import DRAFT, FORMATS, MARKERS, V3, MarkerDocument
 from ..core.format_table import V2_ARRAY as ARRAY
 from ..core.git_pointers import pointer
 from ..recipe.options import Format, require_format
@@ -81,7 +81,9 @@ def choose(storage: Storage, seen: Seen, format: Format | None = None, *, beside
     if format is not None:
         if format not in formats:
             raise UsageError(
-                f"no {format} archive found", found=_markers_text(storage, seen), expected=_documents(format)
+                f"no {format} archive found",
+                found=_markers_text(storage, seen),
+                expected=", ".join(_documents(format)),
             )
         formats = (format,)
     # A format present at every node is the archive's; its reader reports nodes that have another one too.
@@ -121,7 +123,7 @@ def _root_markers(storage: Storage, format: Format | None, *, beside_v3: bool) -
     looked = 0
     while level and looked < _MAX_LISTED:
         for start in range(0, len(level), _AT_ONCE):
-            seen = _marks_at(storage, level[start : start + _AT_ONCE], MARKERS)
+            seen = marks_at(storage, level[start : start + _AT_ONCE])
             if any(meant(marker) for marks in seen.values() for marker in marks.markers):
                 return seen
             others = others or seen
@@ -146,11 +148,7 @@ def marks_at(storage: Storage, paths: Sequence[str], arrays_of: Format | None = 
     """
     markers = MARKERS
     if arrays_of is not None:
-        markers = tuple(marker for marker in markers if marker.format == arrays_of and marker.of_arrays)
-    return _marks_at(storage, paths, markers)
-
-
-def _marks_at(storage: Storage, paths: Sequence[str], markers: Sequence[MarkerDocument]) -> Seen:
+        markers = tuple(marker for marker in FORMATS[arrays_of].markers if marker.of_arrays)
     names = dict.fromkeys(marker.key for marker in markers)
     keys = [(path, join(path, name)) for path in paths for name in names]
     contents = documents_at(storage, [key for _, key in keys])
@@ -158,7 +156,8 @@ def _marks_at(storage: Storage, paths: Sequence[str], markers: Sequence[MarkerDo
     seen: Seen = {}
     for path in paths:
         documents = [
-            (marker, content, _marker_content(marker, content, key))
+            # Consolidated metadata, which its name identifies, may be large.
+            (marker, content, None if marker.by_name else parsed_or_none(content, key))
             for marker in markers
             if (content := present.get(key := join(path, marker.key))) is not None
         ]
@@ -169,12 +168,6 @@ def _marks_at(storage: Storage, paths: Sequence[str], markers: Sequence[MarkerDo
             array = any(marker.is_array(data) for marker, _, data in telling)
             seen[path] = Marks(tuple(marker for marker, _, _ in telling), array=array)
     return seen
-
-
-def _marker_content(marker: MarkerDocument, content: bytes, key: str) -> Mapping[str, Any] | None:
-    """A document as its marker receives it."""
-    # Consolidated metadata may be large.
-    return None if marker.by_name else parsed_or_none(content, key)
 
 
 def _identifies(marker: MarkerDocument, data: Mapping[str, Any] | None) -> bool:
@@ -218,13 +211,14 @@ def _markers_text(storage: Storage, seen: Seen) -> str:
     return f"{' and '.join(f'{marker.what} ({key})' for marker, key in keys.items())} in {storage.url}"
 
 
-def _documents(format: Format | None) -> str:
-    return ", ".join(dict.fromkeys(marker.key for marker in MARKERS if format in (None, marker.format)))
+def _documents(format: Format | None) -> tuple[str, ...]:
+    """The keys of the documents that identify a format, or any format."""
+    return tuple(dict.fromkeys(marker.key for marker in MARKERS if format in (None, marker.format)))
 
 
 def nothing(storage: Storage, format: Format | None = None) -> UsageError:
     """The error for a storage without an archive: what was found instead."""
-    expected: str | None = f"one of {_documents(format)}"
+    expected: str | None = f"one of {', '.join(_documents(format))}"
     names: list[str] | None = None
     if storage.can_list:
         names = sorted(entry.name + "/" * entry.is_dir for entry in storage.list_dir(""))
@@ -235,7 +229,7 @@ def nothing(storage: Storage, format: Format | None = None) -> UsageError:
         found = f"{some} in {storage.url}" if names else f"nothing in {storage.url}"
     else:
         found = f"none of them in {storage.url}, which cannot be listed"
-    keys = tuple(dict.fromkeys(marker.key for marker in MARKERS))
+    keys = _documents(None)
     contents = dict(zip(keys, documents_at(storage, keys), strict=True))
     present = {key: content for key, content in contents.items() if content is not None}
     unread = [key for key, content in present.items() if parsed_or_none(content, key) is None]
