@@ -255,7 +255,7 @@ def test_the_cores_know_nothing_else_and_do_no_io() -> None:
 
 LIGHT_STACK = {
     "zarrstack.base", "zarrstack.base.array_documents", "zarrstack.base.description", "zarrstack.base.lazy",
-    "zarrstack.base.plugins", "zarrstack.base.registry", "zarrstack.errors", "zarrstack.system",
+    "zarrstack.base.plugins", "zarrstack.errors", "zarrstack.system",
     "zarrstack.system.clock", "zarrstack.system.file_locks", "zarrstack.system.transient_errors",
     "zarrstack.version",
 }  # fmt: skip

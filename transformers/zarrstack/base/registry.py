@@ -15,11 +15,10 @@ from ..core.errors import UsageError
 from ..core.similar_names import did_you_mean
 from . import plugins
 from .description import PREFIX
+from .transformer import StorageTransformer
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-    from .transformer import StorageTransformer
 
 GROUP: Final = "zarrstack.transformers"
 
@@ -102,8 +101,6 @@ def find(name: str) -> type[StorageTransformer]:
 
 def _loaded(point: EntryPoint) -> type[StorageTransformer]:
     """The class that a package registers; UsageError if it is not a layer of this name."""
-    from .transformer import StorageTransformer
-
     place = plugins.origin(point)
     try:
         candidate = point.load()
