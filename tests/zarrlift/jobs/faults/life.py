@@ -200,6 +200,7 @@ class Life:
             site = self.sites[step.site % len(self.sites)]
             rng = random.Random(step.seed)
             if step.words[0] in FILES:
+                self._act(site, "unlink", rng)  # where the link leads is noted for one place
                 self._files(step.words[0], site)
             elif step.words[0] in ACTS:
                 self._act(site, step.words[0], rng)
