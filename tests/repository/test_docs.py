@@ -58,7 +58,8 @@ VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)|\b(?:environ|getenv)\b\W*?(?:get)?\W
 SET_ELSEWHERE = re.compile(r"HOME|PATH|PWD|TMPDIR|(SLURM|AWS|AZURE|GOOGLE)_\w+")
 """Environment variables that shells, schedulers and clouds set."""
 
-OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeRow", "Requirement"}
+CODECS = {"CodecFacts", "_from_numcodecs", "_filter", "_compressor"}
+OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeRow", "Requirement", *CODECS}
 """Calls whose `kind` is not that of a problem."""
 
 OTHERS_OPTIONS = {
@@ -271,7 +272,9 @@ def kinds() -> set[str]:
                     values = [first]
                 case ast.Call(func=f, keywords=words) if ast.unparse(f).split(".")[-1] not in OTHER_KINDS:
                     values = [word.value for word in words if word.arg == "kind"]
-                case ast.FunctionDef(args=ast.arguments(kwonlyargs=names, kw_defaults=defaults)):
+                case ast.FunctionDef(
+                    name=function, args=ast.arguments(kwonlyargs=names, kw_defaults=defaults)
+                ) if function not in OTHER_KINDS:
                     values = [
                         value for name, value in zip(names, defaults, strict=True) if name.arg == "kind"
                     ]

@@ -1,4 +1,4 @@
-"""What zarrstack and zarrlift use of zarr-python that has no public name: the only imports from `zarr.core`.
+"""What both packages use of zarr-python that has no public name: the only imports from `zarr.core`.
 
 tests/zarrstack/system/test_zarr_internals.py checks what each is expected to do, with every version of zarr.
 """

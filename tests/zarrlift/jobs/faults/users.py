@@ -23,6 +23,8 @@ def act(site: Site, word: str, rng: random.Random) -> str | None:
     if word in _SOURCE:
         if site.finishing or site.is_stray:
             return None  # there is no source any more
+        if site.in_place and site.linked:
+            return None  # what a link of the source leads to is the result's, too
         archive = site.archive
         name = rng.choice(sorted(archive.arrays)) if archive.arrays else ""
         what = _SOURCE[word](site, archive, name, rng) if name or word == "add" else None

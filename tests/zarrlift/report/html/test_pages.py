@@ -447,9 +447,9 @@ def test_the_cells_of_the_docs_are_shown_by_a_kernel(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    archive, plan, outcome, report, stack, quiet, waiting = json.loads(done.stdout)
-    kinds = ("Archive", "Plan", "Outcome", "VerificationReport", "stack")
-    for kind, outputs in zip(kinds, (archive, plan, outcome, report, stack), strict=True):
+    archive, plan, outcome, report, quiet, waiting = json.loads(done.stdout)
+    kinds = ("Archive", "Plan", "Outcome", "VerificationReport")
+    for kind, outputs in zip(kinds, (archive, plan, outcome, report), strict=True):
         assert kind in Fragment(outputs[-1]["data"]["text/html"]).text
     assert [output["data"] for output in outcome[:-1]] == [{"text/plain": ""}]  # of the bar
     assert [output["name"] for output in quiet] == ["stdout"]
