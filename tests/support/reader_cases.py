@@ -230,6 +230,18 @@ def _codecs() -> dict[str, Case]:
             fill=False,
         ),
     }
+    cases |= {
+        "scale_offset": Case(
+            values=NUMBERS,
+            codecs=[codec("scale_offset", offset=2, scale=3), LITTLE],
+            encode=lambda chunk: ((chunk - 2) * 3).tobytes(),
+        ),
+        "cast_value": Case(
+            values=NUMBERS,
+            codecs=[codec("cast_value", data_type="int16"), LITTLE],
+            encode=lambda chunk: chunk.astype("<i2").tobytes(),
+        ),
+    }
     for name in V2_ONLY:
         cases[name] = Case(values=NUMBERS, codecs=[{"name": name, "configuration": {}}, LITTLE])
     return cases

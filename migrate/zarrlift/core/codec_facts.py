@@ -242,6 +242,8 @@ class CodecFacts:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """What differs between the codecs of one class."""
     items: Items | None = None
+    casts: bool = False
+    """Whether decoding an item only casts it, which does nothing between equal types."""
     bound: Callable[[int], int] | None = None
     """The size in bytes of so many bytes, encoded, if it depends on nothing else."""
     lossy: bool = False

@@ -57,6 +57,14 @@ LABELS: Final[Mapping[str, Member]] = {
     "labels": Texts(), "dtype": Dtype(of_item=True), "astype": Dtype(default=None),
 }  # fmt: skip
 TYPES: Final[Mapping[str, Member]] = {"dtype": Dtype(of_item=True), "astype": Dtype(default=None)}
+CAST_VALUE: Final[Mapping[str, Member]] = {
+    "data_type": Member(),
+    "rounding": Choice("nearest-even", values=words(
+        "nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away",
+    )),
+    "out_of_range": Choice(None, values=words("clamp", "wrap")),
+    "scalar_map": Member(None),
+}  # fmt: skip
 LOCATION: Final[Mapping[str, Member]] = {"location": Choice(None, values=words("start", "end"))}
 JENKINS: Final[Mapping[str, Member]] = {
     "initval": Integer(low=0, high=(1 << 32) - 1, default=0),

@@ -39,6 +39,7 @@ from .codec_facts import (
 from .codec_members import (
     BLOSC,
     C_INT,
+    CAST_VALUE,
     GZIP_LEVEL,
     HDMF,
     JENKINS,
@@ -68,6 +69,7 @@ BY_PYTHON: Final = Readers(None, "tensorstore zarrs zarrita neuroglancer gdal")
 BY_PYTHON_ZARRS: Final = Readers(None, "tensorstore zarrita neuroglancer gdal")
 BY_PYTHON_ZARRITA: Final = Readers(None, "tensorstore zarrs neuroglancer gdal")
 BY_MOST: Final = Readers(None, "tensorstore neuroglancer gdal")
+BY_ZARRITA: Final = Readers(None, "zarr-python tensorstore zarrs xarray neuroglancer gdal")
 BY_NONE: Final = Readers(None, " ".join(READERS))
 """Readers of what is in use, but not registered."""
 
@@ -143,13 +145,19 @@ _ROWS: Final = (
         readers=BY_PYTHON_ZARRITA),
     _compressor("numcodecs.blosc", ".blosc:Blosc", v2_id="blosc", like=Like("blosc", as_blosc), members=BLOSC,
         readers=BY_PYTHON_ZARRITA),
+    # zarr-python reads them from 3.4 on, cast_value with cast-value-rs; zarrita.js from 0.7.
+    CodecFacts(name="scale_offset", kind="array", role="filter", made_by=".cast_value:ScaleOffset",
+        bound=same_size, members={"offset": Member(0), "scale": Member(1)},
+        readers=Readers("zarr-extensions", BY_ZARRITA.refused_by)),
+    CodecFacts(name="cast_value", kind="array", role="filter", made_by=".cast_value:CastValue",
+        members=CAST_VALUE, readers=Readers("zarr-extensions", BY_ZARRITA.refused_by)),
     # the first value, then differences
     _filter("delta", "array", members=TYPES, items=Items("dtype", "astype"), lossy=True,
         readers=BY_PYTHON_ZARRITA),
     # low mantissa bits set to zero; `bitround` is the registered name, which zarrs writes. zarr-python 3.4.2
     # does not know it; both read `numcodecs.bitround`.
     _filter("bitround", "array", members={"keepbits": Integer(low=0, high=1 << 16)}, items=Items(),
-        bound=same_size, lossy=True, readers=BY_PYTHON_ZARRITA, aliases=("bitround",)),
+        casts=True, bound=same_size, lossy=True, readers=BY_PYTHON_ZARRITA, aliases=("bitround",)),
     _compressor("numcodecs.bz2", ".streams:Bz2", v2_id="bz2", n5_type="bzip2",
         members={"level": Integer(low=1, high=9, default=1)}, readers=BY_PYTHON_ZARRS),
     # stored as (value - offset) * scale, rounded to a whole number
@@ -167,10 +175,10 @@ _ROWS: Final = (
             ("jenkins_lookup3", JENKINS))
     ),
     _filter("astype", "array", members={"encode_dtype": Dtype(), "decode_dtype": Dtype(of_item=True)},
-        items=Items("decode_dtype", "encode_dtype"), lossy=True, readers=BY_PYTHON),
+        items=Items("decode_dtype", "encode_dtype"), casts=True, lossy=True, readers=BY_PYTHON),
     # rounded to decimal digits, stored as floats
     _filter("quantize", "array", members={"digits": Number(), **TYPES}, items=Items("dtype", "astype"),
-        lossy=True, readers=BY_PYTHON),
+        casts=True, lossy=True, readers=BY_PYTHON),
     # a count of padding bits, then eight booleans per byte, the highest bit first
     _filter("packbits", "array", members={}, items=Items(otherwise="|u1"), bound=packed_bits, lossy=True,
         readers=BY_PYTHON),
@@ -196,7 +204,7 @@ _ROWS: Final = (
     CodecFacts(name="n5_default", kind="serializer", role="frame", made_by=None, members=None,
         readers=Readers("zarr-extensions", BY_NONE.refused_by)),
     _serializer("numcodecs.json2", ".objects:Json2", v2_id="json2", objects="document", members=JSON2,
-        readers=Readers(None, "zarr-python tensorstore zarrs xarray neuroglancer gdal")),
+        readers=BY_ZARRITA),
     _serializer("hdmf-zarr.objects", ".hdmf:HdmfObjects", objects="hdmf", members=HDMF, readers=None),
     # zarr-python 3 reads both in place of `bytes`, if their package is installed: observed with zarr-python
     # 3.1.6 and 3.4.2, zfpy 1.0.1 and pcodec 1.1.0; no register lists them, and tensorstore 0.1.86 does not
@@ -246,7 +254,8 @@ _V2: Final[Mapping[str, CodecFacts]] = MappingProxyType(
 """`id` in Zarr v2 of a codec from buffer to buffer -> row."""
 
 ARRAY_FILTERS: Final = frozenset(row.name for row in _ROWS if row.kind == "array")
-"""numcodecs' filters that zarr-python 3 lists before the array-to-bytes codec."""
+"""Filters that zarr-python 3 lists before the array-to-bytes codec."""
+REGISTERED_FILTERS: Final = frozenset(name for name in ARRAY_FILTERS if not name.startswith("numcodecs."))
 ARRAY_TO_BYTES: Final = frozenset(row.name for row in _ROWS if row.kind == "serializer")
 NUMBERS: Final = frozenset(row.name for row in _ROWS if row.kind == "numbers")
 """Codecs that zarr-python 3 reads in place of `bytes`."""

@@ -36,6 +36,7 @@ from .chunk_checks import (
     size_problems,
 )
 from .destination import destination_layout
+from .equal_chains import equal_layout
 from .estimates import Work, work_of
 from .inventories import Inventories, digests
 from .plans import ArrayPlan
@@ -70,6 +71,7 @@ class ArrayPlanner:
         self._trailing = TrailingBytes(self.storage)
         self._destination = IdentityCache(self._new_destination)
         self._named = IdentityCache(lambda layout, names: replace(layout, dimension_names=names))
+        self._equal = IdentityCache(equal_layout)
         self._way = IdentityCache(self._new_way)
         self._countable = IdentityCache(require_countable)
         self._head = IdentityCache(array_head)
@@ -87,7 +89,9 @@ class ArrayPlanner:
         source = node.layout_with(recipe.zero_fill)
         assert source is not None  # refused nodes are not planned
         inventory = self._inventory(node, source, children, recipe)
+        source, renamed = self._equal(source, recipe)
         problems = [*node.problems, *self.applied.problems_of(node.path)]
+        problems.extend([problem.at(node=node.path) for problem in renamed])
         destination, attributes, notes = self._result(node, source, recipe, inventory)
         problems.extend(notes)
         route, blocks = self._way(source, destination, recipe)
@@ -210,6 +214,7 @@ class ArrayPlanner:
         if recipe.shards is None:
             return self._destination(source, recipe, node.fill_is_null)
         size = mean_inner_chunk(source, inventory)
+        node = replace(node, layout=source)
         layout, notes = destination_layout(node, recipe, in_place=self.in_place, inner_chunk_bytes=size)
         earlier = self.earlier.get(node.path)
         if recipe.shards != "auto" or earlier is None or earlier.chunk_shape != layout.chunk_shape:

@@ -1,7 +1,8 @@
 """(ArrayNode, ArrayRecipe) -> the layout of the result, with notes, warnings and refusals.
 
 By default a copy is *portable* (see `portable_codecs`): only what some reader cannot read is changed, so most
-chunks are copied unchanged. In place, and with `--codecs keep`, the stored bytes are unchanged.
+chunks are copied unchanged. In place, and with `--codecs keep`, the stored bytes are unchanged. With
+`--codecs registered`, a result may have any registered codec, so that packed values stay (`equal_chains`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..core.chain.chain import Chain
 from ..core.chain.codec_limits import misread_nan, within_limits
 from ..core.chain.unchanged_bytes import keep_problems
 from ..core.codec_spec import CodecSpec
-from ..core.codec_table import facts_of, require_facts
+from ..core.codec_table import REGISTERED_FILTERS, facts_of, require_facts
 from ..core.data_types.cast import cast, cast_refusal
 from ..core.data_types.object_values import may_be_anything, plain, tagged_form
 from ..core.data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
@@ -32,7 +33,7 @@ from ..recipe.recipe import ArrayRecipe
 from .chunks_and_shards import keys_for, with_grid
 from .portable_codecs import complete, portable_tail, resize
 from .reader_limits import codec_problems
-from .recipe_checks import check_recipe
+from .recipe_checks import changes_payloads, check_recipe
 
 _VARIABLE: Final[Mapping[str, str]] = {
     "string": "vlen-utf8",
@@ -138,7 +139,10 @@ def _copy(source: Layout, recipe: ArrayRecipe) -> tuple[Layout, list[Problem]]:
     if request.mode == "explicit":
         tail = tuple(complete(spec, data_type) for spec in request.tail)
     else:
-        tail, notes = portable_tail(source.chain.codecs[source.chain.middle + 1 :], data_type)
+        tail = source.chain.codecs[source.chain.middle + 1 :]
+        if changes_payloads(recipe):  # these are not encoded
+            tail = tuple(spec for spec in tail if spec.name not in REGISTERED_FILTERS)
+        tail, notes = portable_tail(tail, data_type)
         problems.extend(notes)
         if data_type != source.data_type:
             tail = tuple(resize(spec, data_type) for spec in tail)

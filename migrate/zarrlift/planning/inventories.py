@@ -60,7 +60,9 @@ class Inventories:
     def reuse(self, node: ArrayNode) -> Inventory | None:
         """The stored inventory of an array whose documents are unchanged since; None to list it."""
         before = self._earlier.get(node.path)
-        if before is None or before.source != node.layout or before.source_digests != digests(node.documents):
+        if before is None or node.layout is None or before.source_digests != digests(node.documents):
+            return None
+        if replace(before.source, chain=node.layout.chain) != node.layout:  # the plan may rename codecs
             return None
         return self.stored(before)
 

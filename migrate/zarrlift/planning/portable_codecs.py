@@ -15,7 +15,7 @@ from zarrstack.core.errors import Problem, UnsupportedError
 from ..core.chain.codec_limits import limits_problem, within_limits
 from ..core.chain.reader_table import codecs
 from ..core.codec_spec import CodecSpec
-from ..core.codec_table import is_registered, registered, role_of
+from ..core.codec_table import REGISTERED_FILTERS, is_registered, registered, role_of
 from ..core.data_types.v3 import DataType
 from ..core.problems import note
 
@@ -40,6 +40,10 @@ def portable_tail(
             )
     if all(_fits(spec) for spec in named):
         return named, ()
+    filters = named[: sum(spec.name in REGISTERED_FILTERS for spec in named)]
+    named, tail = named[len(filters) :], tail[len(filters) :]
+    if filters and filters[-1].name == "cast_value":
+        data_type = DataType(str(filters[-1].configuration["data_type"]))
     rest = [spec for spec in named if role_of(spec.name) != "checksum"]
     checked = len(rest) < len(named)
     notes = []
@@ -57,7 +61,7 @@ def portable_tail(
         rest.append(CodecSpec("crc32c"))
         if any(role_of(spec.name) == "checksum" and spec.name != "crc32c" for spec in named):
             notes.append(_note("checksums are replaced by crc32c at the end", tail, tuple(rest)))
-    return tuple(rest), tuple(notes)
+    return (*filters, *rest), tuple(notes)
 
 
 def blosc_zstd(data_type: DataType) -> CodecSpec:

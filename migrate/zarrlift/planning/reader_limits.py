@@ -13,6 +13,7 @@ from ..core.chain.reader_table import (
     EVERY_COPY,
     HALF_A_PAIR,
     INDEX_AT_START,
+    LATER,
     ONE_TWICE,
     Reading,
     Row,
@@ -64,10 +65,16 @@ def codec_problems(layout: Layout) -> list[Problem]:
             "readers",
             f"{' and '.join(unable)} cannot read the result",
             found=", ".join(what for what, _ in reasons),
-            expected=f"readable by {' and '.join(able)}" if able else None,
+            expected=f"readable by {' and '.join(able)}" if able else _later([what for what, _ in reasons]),
         ),
         *misread,
     ]
+
+
+def _later(reasons: Sequence[str]) -> str | None:
+    """The later versions that read a result, if they read all of these features."""
+    later = [LATER.get(what) for what in reasons]
+    return None if None in later else f"readable by {later[-1]}"
 
 
 def _misread(layout: Layout) -> Iterator[Problem]:

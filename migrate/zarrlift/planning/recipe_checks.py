@@ -66,6 +66,13 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
         )
 
 
+def changes_payloads(recipe: ArrayRecipe) -> bool:
+    """Whether an option requires that chunks are decoded to values."""
+    return any(
+        row.changes == "payloads" and _changes_chunks(recipe, name) for name, row in ARRAY_OPTIONS.items()
+    )
+
+
 def _changes_chunks(recipe: ArrayRecipe, name: str) -> bool:
     """Whether an option that can change chunks is set to do so."""
     if name == "codecs":

@@ -22,7 +22,7 @@ OmeVersion: TypeAlias = Literal["0.5", "0.6"]
 
 ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
     "codecs": Option(
-        "portable (default for copies), keep (default in place), none, zstd:3, gzip:6, "
+        "portable (default for copies), registered, keep (default in place), none, zstd:3, gzip:6, "
         "blosc:zstd:5:shuffle, or v3 JSON.",
         metavar="CODECS",
         changes="objects",

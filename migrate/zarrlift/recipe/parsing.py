@@ -32,9 +32,11 @@ from ..core.codec_spec import CodecSpec
 from ..core.codec_table import ARRAY_FILTERS, ARRAY_TO_BYTES
 from ..core.data_types.v3 import DataType
 
+MODES: Final = ("portable", "registered", "keep")
 SHORT_NAMES: Final = ("none", "zstd", "gzip", "blosc", "crc32c")
 _KNOWN: Final = (
-    "portable, keep, none, zstd:3, gzip:6, blosc:zstd:5:shuffle, crc32c (joined by '+'), or v3 JSON"
+    "portable, registered, keep, none, zstd:3, gzip:6, blosc:zstd:5:shuffle, crc32c (joined by '+'), "
+    "or v3 JSON"
 )
 
 
@@ -42,7 +44,7 @@ _KNOWN: Final = (
 class CodecRequest:
     """The requested codec chain of an array."""
 
-    mode: Literal["portable", "keep", "explicit"]
+    mode: Literal["portable", "registered", "keep", "explicit"]
     head: tuple[CodecSpec, ...] = ()
     """Any transpose codecs and the array-to-bytes codec, if requested; otherwise empty."""
     tail: tuple[CodecSpec, ...] = ()
@@ -67,10 +69,9 @@ def parse_codecs(value: str | JSONObject | list[JSON] | Chain | CodecRequest) ->
 
 def _parse_text(text: str) -> CodecRequest:
     stripped = text.strip()
-    if stripped == "portable":
-        return CodecRequest(mode="portable")
-    if stripped == "keep":
-        return CodecRequest(mode="keep")
+    for mode in MODES:
+        if stripped == mode:
+            return CodecRequest(mode=mode)
     if stripped.startswith(("[", "{")):
         return _parse_json(stripped)
     if not stripped:
@@ -88,7 +89,7 @@ def _short(part: str, text: str) -> CodecSpec:
             f"unknown codec {name!r}" if name != "none" else "'none' cannot be combined with others",
             found=text,
             expected=_KNOWN,
-            advice=did_you_mean(name, (*SHORT_NAMES, "portable", "keep")),
+            advice=did_you_mean(name, (*SHORT_NAMES, *MODES)),
         )
     most = {"crc32c": 0, "zstd": 1, "gzip": 1, "blosc": 3}[name]
     if len(options) > most:

@@ -101,7 +101,7 @@ class ArrayRecipe:
     """
 
     codecs: _Parsed[CodecForms, CodecRequest] = _Parsed(parse_codecs, "portable", CodecRequest.to_json)
-    """"portable", "keep", a short form such as "zstd:3", v3 JSON, or a whole chain."""
+    """"portable", "registered", "keep", a short form such as "zstd:3", v3 JSON, or a whole chain."""
     dtype: _Parsed[str | JSONObject | DataType | None, DataType | None] = _Parsed(
         parse_data_type, None, data_type_text
     )

@@ -18,7 +18,7 @@ from ..core.data_types.v3 import DataType, fill_from_json
 from ..core.identity_cache import IdentityCache, MemberIdentityCache
 from ..core.problems import refusal
 from ..planning.zarr_json import stored_chain
-from .zarr_python_reader import chunk_shape, data_type_name, native, parse, words
+from .zarr_python_reader import chunk_shape, data_type_name, native, parse, with_known_filters, words
 
 if TYPE_CHECKING:
     from zarrstack.system.zarr_internals import ArrayV3Metadata
@@ -115,7 +115,7 @@ def head_differences(document: JSONObject, layout: Layout) -> list[Difference]:
 
     compare("chunk shape", chunk_shape(metadata), layout.object_shape)
     compare("codec chain", _decoding(Chain.from_json(document["codecs"])), _decoding(stored_chain(layout)))
-    stored = [codec["name"] for codec in document["codecs"]]
+    stored = [codec["name"] for codec in with_known_filters(document)["codecs"]]
     compare("order of codecs", [str(codec.to_dict()["name"]) for codec in metadata.codecs], stored)
     compare("dimension names", named(metadata.dimension_names), named(layout.dimension_names))
     encoding = metadata.chunk_key_encoding.to_dict()

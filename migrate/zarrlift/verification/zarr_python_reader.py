@@ -17,6 +17,8 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -25,8 +27,11 @@ from zarrstack.core.errors import MetadataError, Problem, ZarrstackError
 from zarrstack.core.json_text import JSONObject, canonical
 from zarrstack.core.paths import join
 
+from ..core.codec_table import REGISTERED_FILTERS
 from ..core.data_types.compare import Values
+from ..core.data_types.v3 import DataType
 from ..core.problems import refusal
+from ..planning.equal_chains import numcodecs_form
 from ..storage.base import Storage
 from ..storage.local.own_names import is_own
 
@@ -55,11 +60,33 @@ def parse(document: JSONObject) -> ArrayV3Metadata:
         # already.
         warnings.simplefilter("ignore")
         try:
-            return ArrayV3Metadata.from_dict(dict(document))
+            return ArrayV3Metadata.from_dict(dict(with_known_filters(document)))
         except Exception as error:
             raise MetadataError(
                 "zarr-python does not read the array's zarr.json", found=words(error)
             ) from error
+
+
+def with_known_filters(document: JSONObject) -> JSONObject:
+    """The document, with filters of numcodecs for equal registered ones that this zarr-python lacks."""
+    codecs = document.get("codecs") or []
+    if not any(name in json.dumps(codecs) for name in REGISTERED_FILTERS) or _reads_registered_filters():
+        return document
+    try:
+        data_type = DataType.from_json(document["data_type"])
+        return {**document, "codecs": numcodecs_form(codecs, data_type, document["fill_value"])}
+    except (ZarrstackError, KeyError):  # zarr-python reports what is wrong
+        return document
+
+
+@cache
+def _reads_registered_filters() -> bool:
+    from zarr.registry import get_codec_class
+
+    try:
+        return all(get_codec_class(name) for name in REGISTERED_FILTERS) and bool(find_spec("cast_value_rs"))
+    except KeyError:
+        return False
 
 
 def words(error: BaseException) -> str:

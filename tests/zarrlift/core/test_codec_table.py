@@ -30,6 +30,7 @@ NUMBERS = np.arange(-6, 18, dtype="<i4").reshape(4, 6)
 FLOATS = NUMBERS.astype("<f4")
 TEXT = np.array(["a", "b", "", "a"], "<U1")
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "cast_value": {"data_type": "int16"},
     "numcodecs.astype": {"encode_dtype": "<i2", "decode_dtype": "<i4"},
     "numcodecs.bitround": {"keepbits": 20},
     "numcodecs.categorize": {"labels": ["a", "b"], "dtype": "<U1"},

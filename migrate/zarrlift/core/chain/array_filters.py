@@ -9,6 +9,7 @@ the resulting meaning of its `endian` was observed in zarr-python:
   must be unchanged: `endian` has to be the byte order of that type.
 - 3.1.6 views without converting. With an array filter, `endian` has no effect.
 - `bitround` views nothing: beside it the array's byte order counts, in both.
+- The registered `scale_offset` and `cast_value` convert values: `endian` is that of what they store.
 
 One `endian` therefore serves both. The array's byte order, which the normal form of a chain keeps in `bytes`,
 is then that of the outermost filter's decoded type. "Native" is little-endian here: the behaviour on
@@ -25,7 +26,7 @@ import numpy as np
 from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import excerpt
 
-from ..codec_table import TABLE
+from ..codec_table import REGISTERED_FILTERS, TABLE
 
 if TYPE_CHECKING:
     from ..codec_facts import Items
@@ -97,7 +98,7 @@ def endian_from_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
 
 def _viewing_filters(filters: Sequence[CodecSpec]) -> list[CodecSpec]:
     """The filters that view decoded bytes as their own type."""
-    return [spec for spec in filters if spec.name != "numcodecs.bitround"]
+    return [spec for spec in filters if spec.name not in ("numcodecs.bitround", *REGISTERED_FILTERS)]
 
 
 def _stated(viewing: Sequence[CodecSpec]) -> Endian | None:

@@ -5,7 +5,7 @@ throughout this project, is
 
     transpose*  array-to-bytes  bytes-to-bytes*
 
-with numcodecs' array filters (`numcodecs.delta` etc.) after the array-to-bytes codec, although zarr-python
+with array filters (`numcodecs.delta`, `cast_value` etc.) after the array-to-bytes codec, although zarr-python
 lists them before it: in Zarr v2 every filter converts a buffer to a buffer, and the array's data type is a
 view of the outermost one (https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#filters; zarr-python 2.18
 `Array._decode_chunk`). `to_json` moves them to zarr-python's position, and sets the byte order that `bytes`
@@ -22,7 +22,7 @@ from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..codec_spec import CodecSpec
-from ..codec_table import ALIASES, ARRAY_FILTERS, ARRAY_TO_BYTES, NUMBERS
+from ..codec_table import ALIASES, ARRAY_FILTERS, ARRAY_TO_BYTES, NUMBERS, REGISTERED_FILTERS
 from .array_filters import Endian, endian_from_json, endian_to_json
 
 _LITTLE: Final = CodecSpec("bytes", {"endian": "little"})
@@ -82,6 +82,11 @@ class Chain:
                 "an array filter comes before a transpose",
                 found=" > ".join(codec.name for codec in codecs),
                 expected="transpose first, then filters",
+            )
+        if 0 < sum(codec.name in REGISTERED_FILTERS for codec in filters) < len(filters):
+            raise UnsupportedError(
+                "registered filters are combined with those of numcodecs",
+                found=" > ".join(codec.name for codec in codecs),
             )
         packing = [_turned(codec, filters, endian_from_json) for codec in codecs[middle : middle + 1]]
         return cls((*head, *packing, *filters, *codecs[middle + 1 :]))

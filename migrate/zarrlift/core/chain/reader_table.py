@@ -33,6 +33,14 @@ _BARE: Final = "attributes: bare NaN or Infinity"
 _EXACT: Final = 2**53
 """Integers beyond it are not exact as a double, the only number of JavaScript's JSON."""
 
+LATER: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "codec scale_offset": "zarr-python 3.4 and zarrita.js 0.7",
+        "codec cast_value": "zarr-python 3.4 with the package cast-value-rs, and zarrita.js 0.7",
+    }
+)
+"""Feature that some of `EVERY_COPY` read in later versions only -> who reads it; the last row needs most."""
+
 _TABLE: Final[Mapping[str, Sequence[tuple[str, Register | None, str]]]] = MappingProxyType(
     {
         "data type": (

@@ -54,7 +54,7 @@ def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:
         if spec.name in NUMBERS:
             if spec is not tail[0] or data_type.numpy.kind not in "iuf":
                 yield "zarr-python reads this codec only for arrays of numbers, without filters", (spec,)
-        elif row is None or not row.readers:
+        elif row is None or not (row.readers or row.register):
             yield f"no v3 reader supports codec {spec.name!r}", (spec,)
         elif problem is not None:
             yield f"{spec.name}: {problem[0]}", (spec,)
