@@ -75,7 +75,6 @@ _._of
 # Users in Python: what an outcome, a layer, a report and its JSON say (docs/reference).
 _.raise_for_problems
 _.KINDS
-_.chunk_of
 _.clear_cache
 _.bytes_written
 _.groups_total

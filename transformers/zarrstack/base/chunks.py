@@ -12,29 +12,14 @@ Sources: Zarr v3.0 core specification, "Array metadata" and "Chunk grids"
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
-from typing import Any, Final, NamedTuple, Self
-
-from zarr.abc.store import Store
-from zarr.buffer import default_buffer_prototype
+from typing import Any, Final, Self
 
 from ..core.chunk_keys_v3 import KeyEncoding
 from ..core.errors import UsageError, ZarrstackError
 from ..core.json_text import JSON, JSONObject, excerpt
-from ..core.paths import ancestors, join, prefix_of
-from .array_documents import is_document, parse
+from ..core.paths import prefix_of
 
 DOCUMENTS: Final = ("zarr.json", ".zarray")
-
-
-class Chunk(NamedTuple):
-    """A chunk of an array; of an array in shards, a shard."""
-
-    array: str
-    """The path of the array in the store, "" for the root."""
-    coordinates: tuple[int, ...]
-    counts: tuple[int, ...]
-    """Number of chunks along each axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,80 +91,7 @@ class ArrayChunks:
         except (ZarrstackError, KeyError, TypeError, ValueError, ZeroDivisionError):
             return None  # zarr-python says what is wrong with it
 
-    @property
-    def total(self) -> int:
-        """Number of chunks."""
-        return prod(self.counts)
-
-    def index(self, key: str) -> int | None:
-        """The linear index of a chunk in C order; None if the key names no chunk of the array."""
-        place = self.names.coordinates(key)
-        if place is None or any(at >= count for at, count in zip(place, self.counts, strict=True)):
-            return None
-        index = 0
-        for at, count in zip(place, self.counts, strict=True):
-            index = index * count + at
-        return index
-
-    def chunk(self, key: str) -> Chunk | None:
-        """The chunk that a key names."""
-        place = self.names.coordinates(key)
-        return (
-            None if place is None or self.index(key) is None else Chunk(self.names.path, place, self.counts)
-        )
-
-    def key(self, index: int) -> str:
-        """The key of the chunk with a linear index."""
-        place = []
-        for count in reversed(self.counts):
-            index, at = divmod(index, count)
-            place.append(at)
-        return self.names.key(tuple(reversed(place)))
-
-
-class KnownArrays:
-    """The arrays of a store whose documents were seen or asked for."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, ArrayChunks] = {}
-
-    def note(self, key: str, content: bytes | None) -> None:
-        """Take what a document says; of a key that is no document, nothing."""
-        folder, _, name = key.rpartition("/")
-        document = parse(content) if name in DOCUMENTS and content is not None else None
-        if document is not None and (array := ArrayChunks.of(folder, document)) is not None:
-            self._arrays[folder] = array
-
-    def forget(self, prefix: str = "") -> None:
-        """Forget the arrays at and below a path that ends with a slash, or all."""
-        for path in [path for path in self._arrays if f"{path}/".startswith(prefix)]:
-            self._arrays.pop(path, None)
-
-    def array_of(self, key: str) -> ArrayChunks | None:
-        """The known array that may contain a key."""
-        return next((array for path in ancestors(key) if (array := self._arrays.get(path))), None)
-
-    async def find_array(self, store: Store, key: str) -> ArrayChunks | None:
-        """The array that may contain a key, with requests for documents above it unless it is known."""
-        if (array := self.array_of(key)) is not None:
-            return array
-        for path in reversed(tuple(ancestors(key))):
-            for name in DOCUMENTS:
-                document = join(path, name)
-                value = await store.get(document, default_buffer_prototype())
-                if value is not None:
-                    self.note(document, value.to_bytes())
-                    break
-            if path in self._arrays:
-                return self._arrays[path]
-        return None
-
-    async def chunk(self, store: Store, key: str) -> Chunk | None:
-        """The chunk that a key names; the document of its array is read again if it has grown since."""
-        if is_document(key):
-            return None
-        array = await self.find_array(store, key)
-        if array is not None and array.names.coordinates(key) is not None and array.index(key) is None:
-            self.forget(prefix_of(array.names.path))
-            array = await self.find_array(store, key)
-        return None if array is None else array.chunk(key)
+    def outside(self, key: str) -> bool:
+        """Whether a key names a chunk outside of the array's shape."""
+        chunk = self.names.coordinates(key)
+        return chunk is not None and any(at >= n for at, n in zip(chunk, self.counts, strict=True))

@@ -10,7 +10,6 @@ from zarr.abc.store import Store
 from zarr.storage import WrapperStore
 
 from ..core.errors import UsageError
-from .chunks import KnownArrays
 from .descend import UNBOUND, descend
 from .description import LayerOptions
 from .forked import guard
@@ -24,7 +23,6 @@ class Layer(LayerOptions, WrapperStore[Store]):
     def __init__(self, store: Store | None = None) -> None:
         super().__init__(UNBOUND if store is None else store)
         guard(self)
-        self._known_arrays = KnownArrays()
 
     @property
     def below(self) -> Store:

@@ -26,7 +26,6 @@ from zarr.storage import WrapperStore
 from ..core.json_text import JSONObject
 from ..core.paths import folder_prefix
 from . import sync_calls
-from .chunks import Chunk
 from .descend import remove_below, serves_sync
 from .description import LayerOptions
 from .layer import Layer
@@ -105,14 +104,6 @@ class StorageTransformer(Layer):
         full keys: `path/c/0/0`. UsageError if the configuration does not suit the array.
         """
         return cls.from_json({"name": cls.name, "configuration": configuration})
-
-    async def chunk_of(self, key: str) -> Chunk | None:
-        """The array, coordinates and grid of the chunk that a key names; None for any other key.
-
-        For arrays of Zarr v2 and v3 in regular grids; of an array in shards, the shard. The document of an
-        array is read from the store below when the first of its chunks is asked for.
-        """
-        return await self._known_arrays.chunk(self._store, key)
 
     def check_change(self, old: JSONObject, new: JSONObject) -> str | None:
         """Why this layer cannot follow its array from one `zarr.json` to another; None if it can.

@@ -54,5 +54,5 @@ def _is_outside(key: str, shapes: Mapping[str, ArrayChunks | None]) -> bool:
     for path in ancestors(key):
         if path in shapes:
             array = shapes[path]
-            return array is None or (array.names.coordinates(key) is not None and array.index(key) is None)
+            return array is None or array.outside(key)
     return False
