@@ -22,10 +22,10 @@ from zarr.buffer import cpu
 from zarr.storage import LocalStore, LoggingStore, MemoryStore, StorePath
 
 import zarrstack
-from zarrstack import Cache, Log, PerArray, Rekey, Retry, Sharding, StorageTransformer, Throttle, stack
+from zarrstack import Cache, Log, PerArray, Retry, Sharding, StorageTransformer, Throttle, stack
 from zarrstack.base.byte_ranges import bounds, cut, slice_of
 from zarrstack.base.descend import descend, serves_sync
-from zarrstack.core.errors import MetadataError, UsageError
+from zarrstack.core.errors import UsageError
 from zarrstack.testing import PIPELINES
 
 
@@ -193,13 +193,6 @@ def test_a_wrong_order_is_refused_with_the_reason(make):
     with pytest.raises(UsageError, match=r"'top' cannot be above 'mask': it needs the values as they are"):
         make(top, Mask())
     stack(MemoryStore(), Mask(), top)  # and nothing was bound
-
-
-def test_a_layer_that_does_not_get_along_with_the_store_leaves_the_others_free():
-    upper, lower, rekey = Count(), Mask(), Rekey(rules=["chunks"])
-    with pytest.raises(MetadataError, match="not JSON"):
-        stack(MemoryStore({"a/zarr.json": cpu.Buffer.from_bytes(b"?")}), upper, rekey, lower)
-    assert stack(MemoryStore(), upper, rekey, lower) is upper
 
 
 def test_what_is_no_layer_is_refused():

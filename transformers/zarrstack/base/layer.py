@@ -9,7 +9,6 @@ from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.storage import WrapperStore
 
-from ..core.errors import UsageError
 from .descend import UNBOUND, descend
 from .description import LayerOptions
 from .forked import guard
@@ -95,18 +94,6 @@ class Layer(LayerOptions, WrapperStore[Store]):
     __hash__ = None  # type: ignore[assignment]
 
     # -- copies ------------------------------------------------------------------------------
-
-    def bind(self, store: Store) -> Self:
-        """Set the store of this layer and return it; UsageError if it has one already."""
-        if self._store is not UNBOUND:
-            raise UsageError(
-                f"layer {self.name!r} has a store already",
-                found=repr(self),
-                advice="Create a separate layer for each stack.",
-            )
-        self._store = store
-        guard(self)
-        return self
 
     def _with_store(self, store: Store) -> Self:
         """This layer over another view of the same data, such as a read-only copy.

@@ -19,6 +19,7 @@ from ..core.json_text import JSON, JSONObject
 from ..system.zarr_internals import make_store, sync
 from .descend import UNBOUND, descend
 from .description import split_entry
+from .forked import guard
 from .registry import find
 from .transformer import StorageTransformer
 
@@ -81,13 +82,10 @@ def stack(
         for other in (*layers[place + 1 :], *below):
             if (reason := layer.check_below(other)) is not None:
                 raise UsageError(f"layer {layer.name!r} cannot be above {other.name!r}: {reason}")
-    try:
-        for layer in reversed(layers):
-            bottom = layer.bind(bottom)
-    except BaseException:
-        for layer in layers:
-            layer._store = UNBOUND  # noqa: SLF001
-        raise
+    for layer in reversed(layers):
+        layer._store = bottom  # noqa: SLF001
+        guard(layer)
+        bottom = layer
     return bottom
 
 

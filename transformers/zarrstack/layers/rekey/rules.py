@@ -1,22 +1,18 @@
 """Rules that map keys in both directions; the building blocks of `Rekey`.
 
-A rule maps every key above to a distinct key below, so any sequence of rules is one-to-one. A rule that moves
-keys (`a` to `b`) moves the keys in the way to the freed names (`b` to `a`): nothing is hidden or overwritten.
+A rule maps each key above to a distinct key below, or to none, so any sequence of rules is one-to-one.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
-from typing import ClassVar, TypeAlias
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
 
-from ...base.chunks import check_path
+from ...base.chunks import ChunkNames, check_path
+from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.errors import UsageError
-from ...core.json_text import JSON, JSONObject, excerpt
-
-Arrays: TypeAlias = Mapping[str, int]
-"""Number of axes by array path."""
+from ...core.json_text import JSON, Extension, JSONObject, excerpt
+from ...core.paths import ancestors, parents, prefix_of
 
 
 class Rule:
@@ -41,10 +37,7 @@ class Rule:
         return ("",)
 
     def image(self, folder: str) -> str | None:
-        """The folder below that holds exactly the keys of this folder ("" or `a/`).
-
-        None if there is none, or if it is unknown.
-        """
+        """The folder below that holds exactly the keys of this folder ("" or `a/`); None if it is unknown."""
         return None
 
     def renames(self, folder: str) -> bool:
@@ -69,147 +62,128 @@ class Rule:
         return f"{type(self).__name__}({options})"
 
 
-class Exchange(Rule):
-    """Moves the keys that `there` maps, and moves the keys in the way to the freed names.
-
-    `back` is the inverse of `there`. If moved keys displace each other in a chain, the key at its end takes
-    the name freed at its beginning.
-    """
-
-    def there(self, key: str) -> str | None:
-        """The key that this key is moved to; None if it is not moved."""
-        raise NotImplementedError
-
-    def back(self, key: str) -> str | None:
-        """The key that is moved here, if any."""
-        raise NotImplementedError
-
-    def down(self, key: str) -> str:
-        return _swapped(key, self.there, self.back)
-
-    def up(self, key: str) -> str:
-        return _swapped(key, self.back, self.there)
-
-
-def _swapped(key: str, forth: Callable[[str], str | None], back: Callable[[str], str | None]) -> str:
-    moved = forth(key)
-    if moved is not None:
-        return moved
-    while (before := back(key)) is not None:
-        key = before
-    return key
-
-
 class Prefix(Rule):
     """Stores the contents of folder `above` in folder `below`; "" is the whole store.
 
-    `Prefix(below="old")` shows only the contents of `old`; `Prefix(above="new")` shows the whole store in
-    `new` and cannot map other keys; with both, the two folders are swapped.
+    Other keys keep their names, except those in folder `below`, which have no place: `Prefix(below="old")`
+    shows only the contents of `old`, `Prefix(above="new")` the whole store in `new`.
     """
 
     name = "prefix"
 
     def __init__(self, *, above: str = "", below: str = "") -> None:
-        self.above, self.below = (path + "/" if check_path(path) else "" for path in (above, below))
-        nested = self.above.startswith(self.below) or self.below.startswith(self.above)
-        # A folder cannot be swapped with part of itself: the remaining keys would have no place.
-        self.swaps = not nested
+        self.above, self.below = prefix_of(check_path(above)), prefix_of(check_path(below))
 
     def down(self, key: str) -> str | None:
-        return self._map(key, self.above, self.below)
+        return _moved(key, self.above, self.below)
 
     def up(self, key: str) -> str | None:
-        return self._map(key, self.below, self.above)
-
-    def _map(self, key: str, old: str, new: str) -> str | None:
-        if key.startswith(old):
-            return new + key[len(old) :]
-        if key.startswith(new):
-            return old + key[len(new) :] if self.swaps else None
-        return key
+        return _moved(key, self.below, self.above)
 
     def cover(self, prefix: str) -> tuple[str, ...]:
         if prefix.startswith(self.above):
             return (self.below + prefix[len(self.above) :],)
-        if self.swaps and prefix.startswith(self.below):
-            return (self.above + prefix[len(self.below) :],)
-        if self.above.startswith(prefix) or self.below.startswith(prefix):
-            return (folder_of(prefix), self.above, self.below)
-        return (prefix,)
+        return (folder_of(prefix), self.below) if self.above.startswith(prefix) else (prefix,)
 
     def image(self, folder: str) -> str | None:
-        if folder.startswith((self.above, self.below)):
-            return self.down(folder)
-        return None if self.above.startswith(folder) or self.below.startswith(folder) else folder
+        if folder.startswith(self.above):
+            return self.below + folder[len(self.above) :]
+        mixed = self.above.startswith(folder) or self.below.startswith(folder)
+        return None if mixed or folder.startswith(self.below) else folder
 
     @property
     def configuration(self) -> JSONObject:
         return {"above": self.above[:-1], "below": self.below[:-1]}
 
 
-class Keys(Exchange):
-    """Renames the keys of a table, above to below; all others are unchanged.
+def _moved(key: str, old: str, new: str) -> str | None:
+    if key.startswith(old):
+        return new + key[len(old) :]
+    return None if key.startswith(new) else key
 
-    UsageError if the table maps two keys to the same one.
+
+class Chunks(Rule):
+    """Translates chunk keys between two encodings: v2 or default, with either separator.
+
+    Chunks are named `above` in the array and `below` in the store. `arrays` maps the path of each array to
+    its number of axes. All other keys are unchanged, including chunk keys of unknown arrays and keys whose
+    number of indexes differs from the array's number of axes, except those where a chunk is stored, which
+    have no place. UsageError for an array within another, whose keys could be chunks of both.
     """
 
-    name = "keys"
+    name = "chunks"
 
-    def __init__(self, *, keys: Mapping[str, str] | None = None) -> None:
-        texts: list[JSON] = [*keys, *keys.values()] if isinstance(keys, Mapping) else []
-        if not isinstance(keys, Mapping) or not all(isinstance(text, str) and text for text in texts):
+    def __init__(self, *, arrays: Mapping[str, int], above: JSON = "default", below: JSON = "v2") -> None:
+        if not isinstance(arrays, Mapping):
             raise UsageError(
-                "rule 'keys': a table is a JSON object of keys, from above to below", found=excerpt(keys)
+                f"rule {self.name!r}: bad arrays", found=excerpt(arrays), expected='{"path": number of axes}'
             )
-        self.moves = {key: place for key, place in keys.items() if key != place}
-        self.comes_from: dict[str, str] = {}
-        for key, place in keys.items():
-            # A key that keeps its name occupies it too.
-            other = self.comes_from.setdefault(place, key)
-            if other != key:
+        self.arrays = dict(sorted(arrays.items()))
+        self.above, self.below = (
+            each if isinstance(each, KeyEncoding) else KeyEncoding.from_json(each) for each in (above, below)
+        )
+        self._names = {
+            path: (ChunkNames(path, ndim, self.above), ChunkNames(path, ndim, self.below))
+            for path, ndim in self.arrays.items()
+        }
+        for path in self.arrays:
+            if (outer := next((each for each in parents(path) if each in self.arrays), None)) is not None:
                 raise UsageError(
-                    "rule 'keys': the table is not one-to-one",
-                    key=place,
-                    found=f"{other!r} and {key!r} both go there",
+                    f"rule {self.name!r} is not one-to-one: an array is within another",
+                    node=path,
+                    found=f"an array at {outer or 'the root'!r}",
                 )
-        self.comes_from = {place: key for key, place in self.moves.items()}
-        self.affected = sorted({*self.moves, *self.comes_from})
 
-    def there(self, key: str) -> str | None:
-        return self.moves.get(key)
+    def down(self, key: str) -> str | None:
+        return self._translated(key, 0)
 
-    def back(self, key: str) -> str | None:
-        return self.comes_from.get(key)
+    def up(self, key: str) -> str | None:
+        return self._translated(key, 1)
+
+    def _translated(self, key: str, side: int) -> str | None:
+        names = next((self._names[path] for path in ancestors(key) if path in self._names), None)
+        if names is None or self.above == self.below:
+            return key
+        if (chunk := names[side].coordinates(key)) is not None:
+            return names[1 - side].key(chunk)
+        return None if names[1 - side].coordinates(key) is not None else key
 
     def cover(self, prefix: str) -> tuple[str, ...]:
-        prefixes = dict.fromkeys(folder_of(self.down(key)) for key in self._affected(prefix))
-        return (folder_of(prefix), *prefixes) if prefixes else (prefix,)
-
-    def _affected(self, prefix: str) -> Iterator[str]:
-        for key in islice(self.affected, bisect_left(self.affected, prefix), None):
-            if not key.startswith(prefix):
-                return
-            yield key
+        """See `Rule.cover`: a chunk key changes only within its array's folder."""
+        array = next((path for path in ancestors(prefix) if path in self._names), None)
+        return (prefix,) if array is None else (prefix_of(array),)
 
     def image(self, folder: str) -> str | None:
-        return folder if next(self._affected(folder), None) is None else None
+        """See `Rule.image`: chunks stay in their array's folder."""
+        return folder if self.cover(folder) == (folder,) else None
+
+    def renames(self, folder: str) -> bool:
+        """See `Rule.renames`: names change directly in an array's folder."""
+        return folder[:-1] in self._names
 
     @property
     def configuration(self) -> JSONObject:
-        return {"keys": dict(self.moves)}
+        return {"above": self.above.to_json(), "below": self.below.to_json(), "arrays": self.arrays}
+
+
+RULES: Final[dict[str, Any]] = {rule.name: rule for rule in (Prefix, Chunks)}
+"""Rules by name, for JSON."""
+
+
+def parse_rule(data: Rule | JSON) -> Rule:
+    """Parse a rule; UsageError for an unknown name or option."""
+    if isinstance(data, Rule):
+        return data
+    name, configuration, _ = Extension.from_json(data, "rule of layer 'rekey'", UsageError)
+    if (make := RULES.get(name)) is None:
+        raise UsageError("layer 'rekey': unknown rule", found=excerpt(data), expected=", ".join(RULES))
+    try:
+        rule: Rule = make(**configuration)
+    except TypeError as error:
+        raise UsageError(f"rule {name!r} has other options", found=str(error)) from None
+    return rule
 
 
 def folder_of(prefix: str) -> str:
     """The folder that contains all keys with this prefix: the part up to the last slash."""
     return prefix[: prefix.rfind("/") + 1]
-
-
-def read_json(file: str) -> JSON:
-    """Parse a JSON file; UsageError if it cannot be read."""
-    import json
-
-    try:
-        with open(file, encoding="utf-8") as opened:
-            return json.load(opened)
-    except (OSError, ValueError) as error:
-        raise UsageError("a file of rules cannot be read", found=f"{file}: {error}") from None
