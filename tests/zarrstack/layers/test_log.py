@@ -21,7 +21,7 @@ from zarrstack.base.intercept import Call
 from zarrstack.base.stack import stack
 from zarrstack.base.transformer import StorageTransformer
 from zarrstack.layers.log.layer import Log
-from zarrstack.layers.log.metrics import OperationTotal, class_end, latency_class
+from zarrstack.layers.log.metrics import OperationTotal
 
 
 def buffer(data=b"12345678"):
@@ -57,8 +57,6 @@ def test_an_event_says_what_was_done():
     asyncio.run(store.get("a/c/0", PROTOTYPE, RangeByteRequest(2, 5)))
     (event,) = events
     assert event.to_json() == {
-        "number": event.number,
-        "depth": 0,
         "process": event.process,
         "time": clock.wall(),
         "label": "here",
@@ -69,7 +67,7 @@ def test_an_event_says_what_was_done():
         "seconds": 2.0,
         "outcome": "ok",
     }
-    assert str(event) == "get 'a/c/0' [2:5] 3 bytes 2000.000 ms"
+    assert "operation='get' key='a/c/0' range=(2, 5) bytes=3" in str(event)
 
 
 @pytest.mark.parametrize(
@@ -139,20 +137,6 @@ async def test_a_cancelled_operation_is_neither():
     assert [event.outcome for event in events] == ["cancelled"]
 
 
-def test_logs_below_say_which_operation_they_ran_within():
-    events = []
-    store = stack(
-        MemoryStore({"a": buffer()}),
-        Log(callback=events.append, label="outer"),
-        Log(callback=events.append, label="inner"),
-    )
-    asyncio.run(store.get("a", PROTOTYPE))
-    inner, outer = events
-    assert (inner.label, inner.parent, inner.depth) == ("inner", outer.number, 1)
-    assert (outer.label, outer.parent, outer.depth) == ("outer", None, 0)
-    assert str(inner).startswith("  get")
-
-
 def test_json_lines_are_appended_by_every_copy(tmp_path):
     path = tmp_path / "events.jsonl"
     store = stack(MemoryStore(), Log(events=path))
@@ -182,7 +166,7 @@ def test_what_cannot_be_written_is_counted_and_told_once(tmp_path, caplog):
     assert "3 events could not be written" in str(store.figures())
     (record,) = caplog.records
     assert record.message.startswith("layer 'log': an event could not be written: [Errno 2]")
-    assert record.exc_info is None, "a traceback helps where a program is at fault, not a disk"
+    assert not record.exc_info, "a traceback helps where a program is at fault, not a disk"
 
 
 def test_a_line_that_a_disk_takes_in_part_is_whole(tmp_path, monkeypatch):
@@ -216,13 +200,6 @@ def test_percentiles_are_right_to_a_sixteenth(nanoseconds, share):
         each for place, each in enumerate(sorted(nanoseconds), start=1) if place >= share * len(nanoseconds)
     )
     assert exact / 1e9 * 0.999 - 2e-9 <= tally.percentile(share) <= exact / 1e9 * (1 + 1 / 16) + 2e-9
-
-
-@given(st.integers(0, 10**13))
-def test_a_latency_lies_in_its_class(nanoseconds):
-    place = latency_class(nanoseconds / 1e9)
-    assert nanoseconds / 1e9 <= class_end(place) + 2e-9
-    assert place == 0 or class_end(place - 1) < nanoseconds / 1e9 + 1e-12
 
 
 def test_text_names_the_file():

@@ -38,7 +38,7 @@ CASES = {
     "cache": (lambda: Cache(memory_bytes=2_000_000), 4000, 1500, 2_200_000),
     "cache that keeps": (lambda: Cache(memory_bytes=2_000_000, when_full="keep"), 4000, 1500, 2_200_000),
     "missing keys": (lambda: Cache(memory_bytes=2_000_000), None, 6000, 2_600_000),
-    "log": (lambda: Log(level=10), 4000, 3000, 150_000),
+    "log": (lambda: Log(callback=id), 4000, 3000, 150_000),
     "retry": (Retry, 4000, 3000, 150_000),
     "throttle": (lambda: Throttle(in_flight=4, bytes_per_second=1e12), 4000, 3000, 150_000),
     "readonly": (ReadOnly, 4000, 3000, 150_000),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
-import logging
 import pickle
 import re
 from pathlib import Path
@@ -15,8 +14,7 @@ import pytest
 import zarr
 from tests.support.chances import fewer
 from tests.support.stores import PROTOTYPE, InAFolder
-from zarr.buffer import cpu, default_buffer_prototype
-from zarr.core.sync import sync
+from zarr.buffer import cpu
 from zarr.storage import LocalStore, MemoryStore
 
 from zarrstack import Cache, Log, ReadOnly, Retry, Sharding, Throttle, WriteBack, stack
@@ -24,7 +22,6 @@ from zarrstack.base.descend import serves_sync
 from zarrstack.base.registry import find, names
 from zarrstack.core.errors import UsageError
 from zarrstack.testing import LayerTests
-from zarrstack.testing.operations import expected, perform
 
 
 class OverMemory(LayerTests):
@@ -45,7 +42,7 @@ class TestLogOverMemory(OverMemory):
 
 class TestLogOverFolder(OverFolder):
     def layers(self):
-        return [Log(logger="somewhere", level="INFO")]
+        return [Log(callback=id)]
 
 
 class TestRetryOverMemory(OverMemory):
@@ -71,11 +68,10 @@ def test_options_that_are_the_defaults_are_no_difference(kind):
 
 
 WRONG = {
-    Log: [{"level": "LOUD"}, {"events": 3}, {"events": ""}, {"callback": 3}, {"label": 3}, {"clock": 1}],
+    Log: [{"events": 3}, {"events": ""}, {"callback": 3}, {"label": 3}, {"clock": 1}],
     Retry: [
         *({"attempts": wrong} for wrong in (0, 2.5, True)),
-        *({"first": -1}, {"factor": 0.5}, {"longest": float("nan")}, {"jitter": 1.5}),
-        *({"budget": "long"}, {"may_pass": 3}, {"report": 3}),
+        *({"first": -1}, {"first": float("nan")}, {"budget": "long"}, {"may_pass": 3}),
     ],
     Throttle: [
         *({"bytes_per_second": 0}, {"bytes_per_second": "0"}),
@@ -179,14 +175,6 @@ def test_sizes_are_numbers_or_texts():
             kind(memory_bytes="much")
 
 
-def test_the_level_of_a_log_is_a_name_or_a_number(caplog):
-    for level in ("INFO", 20):
-        caplog.clear()
-        with caplog.at_level(logging.DEBUG, "zarrstack.log"):
-            sync(stack(MemoryStore(), Log(level=level)).get("a", default_buffer_prototype()))
-        assert [record.levelno for record in caplog.records] == [logging.INFO]
-
-
 # `ReadOnly`: reading is as below, and nothing else is possible.
 
 DATA = {"zarr.json": b"{}", "a/c/0/0": b"1234", "a/c/0/1": b"", "ab/c/0": b"12"}
@@ -200,20 +188,6 @@ def value():
     return cpu.Buffer.from_bytes(b"new")
 
 
-READS = [
-    ("get", "a/c/0/0", None),
-    ("get", "missing", None),
-    ("exists", "a/c/0/0"),
-    ("exists", "missing"),
-    ("getsize", "a/c/0/0"),
-    ("getsize_prefix", "a"),
-    ("list",),
-    ("list_prefix", "a/"),
-    ("list_dir", "a"),
-    ("list_dir", ""),
-    ("is_empty", "a"),
-    ("is_empty", "b"),
-]
 MUTATIONS = {
     "set": lambda s: s.set("b", value()),
     "set a key that is there": lambda s: s.set("zarr.json", value()),
@@ -228,18 +202,11 @@ MUTATIONS = {
 }
 
 
-@pytest.mark.parametrize("operation", READS, ids=str)
-def test_reading_is_as_below(operation):
-    data = dict(DATA)
-    assert asyncio.run(perform(stack(memory(), ReadOnly()), operation)) == expected(data, operation)
-
-
 @pytest.mark.parametrize("call", MUTATIONS.values(), ids=MUTATIONS)
-def test_every_mutating_call_is_refused_with_the_key(call):
+def test_every_mutating_call_is_refused(call):
     below = memory()
-    store = stack(below, ReadOnly())
     with pytest.raises(UsageError, match="layer 'readonly': store was opened in read-only mode"):
-        asyncio.run(call(store))
+        asyncio.run(call(stack(below, ReadOnly())))
     assert below == memory()
 
 
