@@ -156,10 +156,11 @@ class ArrayNode:
     layout: Layout | None = None
     fill_is_null: bool = False
     """Whether the source's fill value is `null`, so that the values of missing chunks are undefined."""
-    fill_is_zero: bool = False
-    """Whether the source's fill value is the number 0, although the values are text of a fixed length.
+    number_as_text: str | None = None
+    """If the source's fill value is 0 or NaN, although the values are text: "0" or "nan".
 
-    zarr-python 2.18 shows the text '0', others show no text; `layout` has the second. See `layout_with`.
+    Some versions of zarr-python show this text, others show no text; `layout` has the second. See
+    `layout_with`.
     """
     documents: tuple[SourceDocument, ...] = ()
     extra: JSONObject = field(default_factory=dict)
@@ -174,12 +175,16 @@ class ArrayNode:
         return self.layout is None or any_refusal(self.problems)
 
     def layout_with(self, zero_fill: ZeroFill | None) -> Layout | None:
-        """The layout with the chosen meaning of a fill value of 0 in text, if the node has such a one."""
-        if self.layout is None or not self.fill_is_zero or zero_fill != "text":
+        """The layout with the chosen meaning of a fill value that is not text, if the node has such a one."""
+        if self.layout is None or self.number_as_text is None or zero_fill != "text":
             return self.layout
         data_type = self.layout.data_type
-        zero = "0" if data_type.numpy.kind == "U" else b"0"
-        return replace(self.layout, fill_value=fill_to_json(zero, data_type))
+        text = self.number_as_text
+        if data_type.numpy.kind == "U":
+            text = text[: data_type.numpy.itemsize // 4]
+        is_bytes = data_type.name in ("bytes", "null_terminated_bytes")
+        value = text.encode()[: data_type.itemsize] if is_bytes else text
+        return replace(self.layout, fill_value=fill_to_json(value, data_type))
 
 
 Node: TypeAlias = GroupNode | ArrayNode

@@ -191,7 +191,7 @@ class ArrayPlanner:
     def _inventory(
         self, node: ArrayNode, source: Layout, children: frozenset[str], recipe: ArrayRecipe
     ) -> Inventory:
-        if not self.listing and not (node.fill_is_zero and recipe.zero_fill is None):
+        if not self.listing and not (node.number_as_text and recipe.zero_fill is None):
             return NOT_LISTED
         if node.only_documents:
             self._countable(source)
@@ -245,8 +245,8 @@ class ArrayPlanner:
     ) -> list[Problem]:
         """Problems found in the listing of the chunks, and in the first of them."""
         problems = _inventory_problems(node, source, inventory)
-        if node.fill_is_zero and recipe.zero_fill is None:
-            problems.extend(_zero_fill_problems(node, source, inventory))
+        if node.number_as_text and recipe.zero_fill is None:
+            problems.extend(_number_as_text_problems(node, source, inventory))
         if len(inventory.indexes):
             problems.extend(self._chunk_problems(node, source, inventory, route, recipe))
         return problems
@@ -283,21 +283,24 @@ def _document_key(node: ArrayNode) -> str | None:
     return node.documents[0].key if node.documents else None
 
 
-def _zero_fill_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:
-    """A refusal if the values of missing chunks depend on what the fill value 0 of text means."""
+def _number_as_text_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:
+    """A refusal if the values of missing chunks depend on what a fill value that is no text means."""
     missing = source.objects.total - len(inventory.indexes)
     if not missing:
         return []
+    text = str(node.number_as_text)
+    fill, readers = ("0", "zarr-python 2.18") if text == "0" else ("NaN", "some versions of zarr-python")
+    ambiguous = f"the fill value {fill} of text is ambiguous, and"
     return [
         Problem(
             kind="fill",
             node=node.path,
             key=_document_key(node),
-            message=f"the fill value 0 of text is ambiguous, and is the value of {missing} missing chunks"
+            message=f"{ambiguous} is the value of {missing} missing chunks"
             if inventory.certain
-            else "the fill value 0 of text is ambiguous, and missing chunks cannot be told from others here",
-            found="0: the text '0' (zarr-python 2.18), or no text (other readers)",
-            expected='"" or the text "0"; zarr-python 3 rejects 0',
+            else f"{ambiguous} missing chunks cannot be told from others here",
+            found=f"{fill}: the text '{text}' ({readers}), or no text (other readers)",
+            expected=f'"" or the text "{text}"; zarr-python 3 rejects {fill}',
             advice="Decide with --set zero-fill=text or --set zero-fill=empty, for all or in a recipe.",
         )
     ]

@@ -62,7 +62,7 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
     "objects": Option("json: store object values as JSON text.", Objects, rare=True),
     "allow_pickle": Option("Unpickle objects. This runs code from the archive.", bool),
     "zero_fill": Option(
-        "Fill value 0 of text of fixed length: text means '0', as in zarr-python 2.18; empty, no text.",
+        "Fill value 0 or NaN of text: text means '0' or 'nan', as in zarr-python 2.18; empty, no text.",
         ZeroFill,
         rare=True,
     ),

@@ -134,7 +134,7 @@ class ArrayComparison:
         assert result.metadata is not None
         self.path = node.path
         self.layout: Layout = layout
-        self.fill_is_open = node.fill_is_zero and recipe.zero_fill is None
+        self.fill_is_open = node.number_as_text is not None and recipe.zero_fill is None
         """Whether the recipe leaves the meaning of the fill value open."""
         self.metadata = result.metadata
         self.node = node

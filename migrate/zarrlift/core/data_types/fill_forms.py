@@ -118,6 +118,11 @@ def from_base64(data: JSON) -> bytes:
     return base64.b64decode(expect(data, str).encode("ascii"), validate=True)
 
 
+def listed(data: list[JSON]) -> bytes:
+    """The bytes whose numbers a list has; TypeError or ValueError for anything else."""
+    return bytes(expect(byte, int) for byte in data)
+
+
 def _float(scalar: Any, odd_nan: OddNaN) -> JSON:
     if np.isnan(scalar):
         # "NaN" is one NaN only: sign 0, the mantissa's first bit 1 and all others 0 (v3 core).
@@ -165,7 +170,7 @@ def _whole(form: JSON) -> int:
 
 
 def _sized(value: Any, native: np.dtype[Any], data: JSON, length: int, unit: str) -> Any:
-    """Text or bytes, without the zeros that pad them; numpy would truncate what is too long."""
-    if len(value.rstrip("\0" if native.kind == "U" else b"\0")) > length:
+    """Text, without the zeros that pad it, or bytes; numpy would truncate what is too long."""
+    if len(value.rstrip("\0") if native.kind == "U" else value) > length:
         raise MetadataError("a fill value is too long", found=excerpt(data), expected=f"{length} {unit}")
     return np.array(value, dtype=native)[()]

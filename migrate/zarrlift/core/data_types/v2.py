@@ -20,7 +20,7 @@ import numpy as np
 from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
-from .fill_forms import from_base64, read_fill, refusing, to_base64
+from .fill_forms import from_base64, listed, read_fill, refusing, to_base64
 from .numpy_types import MAX_DEPTH, MAX_ITEM_BYTES
 from .v3 import DataType, zero_fill
 
@@ -174,6 +174,9 @@ _NUMBER: Final = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
 )
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DATE: Final = re.compile(
+    r"[+-]?[0-9]{1,18}(-[0-9]{2}(-[0-9]{2}([T ][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,18})?)?)?)?)?)?"
+)
 _MAX_NUMBER: Final = 400
 """Maximum length of a number given as text; a float64 needs at most about 330 characters."""
 
@@ -195,7 +198,9 @@ def v2_fill_to_scalar(data: JSON, dtype: np.dtype[Any]) -> Any:
     - a finite number beyond a float type's range: infinite, as zarr-python 2.18, 3.1.6 and tensorstore 0.1.86
       read it
     - a plain number for complex: its real part
-    - "NaT" for times; text that is not base64 for `S` (zarr-python 2 before base64; 2.18 reads it)
+    - NaN for text: no text (pandas, xarray)
+    - "NaT" for times; dates as text, in which a number is a year (zarr-python 3.0.8 to 3.0.10; 2.18 reads it)
+    - text that is not base64 for `S` (zarr-python 2 before base64; 2.18 reads it)
     - an object with a value per field for structs (zarr-python 3.4.2 reads it)
     """
     if data is None or dtype.kind == "O":
@@ -208,12 +213,16 @@ def v2_object_fill(data: JSON, data_type: DataType) -> str | bytes:
     """The fill value of an object array that becomes `string` or `bytes`, from its JSON.
 
     null, "" and the integer 0 are '' and b'': zarr-python 2 writes 0 by default (observed in 2.4 and 2.18).
+    A list has the numbers of bytes, as in v3.
     Text is unchanged for `string`. For `bytes` it is ambiguous: zarr-python 2.18 writes and reads plain text,
     3.1.6 and 3.4.2 base64; UnsupportedError names both readings. MetadataError for anything else.
     """
     if data is None or data == "" or (type(data) is int and data == 0):
         zero: str | bytes = zero_fill(data_type)
         return zero
+    if isinstance(data, list) and data_type.name == "bytes":
+        with refusing(data, "numbers of bytes"):
+            return listed(data)
     if isinstance(data, str):
         if data_type.name == "string":
             return data
@@ -238,6 +247,8 @@ def _specified(data: JSON, dtype: np.dtype[Any]) -> JSON:
     kind = dtype.kind
     if kind in "SUV" and type(data) is int and data == 0:
         data = ""
+    if kind in "SU" and isinstance(data, float) and math.isnan(data):
+        data = ""
     if kind == "V" and dtype.hasobject:
         # zarr-python 2 stores such a fill encoded by the object codec, often pickle.
         raise UnsupportedError(
@@ -251,9 +262,20 @@ def _specified(data: JSON, dtype: np.dtype[Any]) -> JSON:
         return bool(data)
     if kind == "c" and _is_number(data):
         return [data, 0.0]
-    if kind in "iuMm" and isinstance(data, str) and len(data) <= _MAX_NUMBER and _INTEGER.fullmatch(data):
+    if kind in "ium" and isinstance(data, str) and len(data) <= _MAX_NUMBER and _INTEGER.fullmatch(data):
         return int(data)
+    if kind == "M" and isinstance(data, str) and _DATE.fullmatch(data):
+        return _count(data, dtype)
     return data
+
+
+def _count(text: str, dtype: np.dtype[Any]) -> int:
+    """The integer that represents a date."""
+    date = np.datetime64(text)
+    result = date.astype(dtype.newbyteorder("="))
+    if np.datetime_data(dtype)[0] == "generic" or result.astype(date.dtype) != date:
+        raise ValueError("not a date of this unit")
+    return int(result.view("i8"))
 
 
 def _is_number(data: JSON) -> bool:

@@ -18,7 +18,17 @@ from zarrstack.core.errors import CastError, UnsupportedError
 from zarrstack.core.json_text import JSON, canonical
 
 from ..frozen_json import frozen, thawed
-from .fill_forms import NAT, expect, fill_form, from_base64, read_fill, refusing, to_base64, whole_number
+from .fill_forms import (
+    NAT,
+    expect,
+    fill_form,
+    from_base64,
+    listed,
+    read_fill,
+    refusing,
+    to_base64,
+    whole_number,
+)
 from .numpy_types import LENGTHS, PLAIN, STRUCTS, TIMES, VARIABLE, fields, parse_name, to_numpy, to_v3
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -163,24 +173,29 @@ def fill_from_json(data: JSON, data_type: DataType) -> Any:
     """Parse the fill value of a v3 document: a numpy scalar, str for `string`, bytes for `bytes`.
 
     Bit-exact: "0x7fc00001" keeps its payload, -0.0 its sign. Accepted besides the forms of `fill_to_json`:
-    bare NaN and Infinity, which Python's JSON parser accepts; whole numbers written as floats; "" for bytes
-    that are all zero; lists of bytes for raw ones (the core's form of `r*`); objects with a value per field
-    for structs (zarr-extensions, data-types/struct; zarr-python 3.4.2 writes these). MetadataError, with the
-    data found and the type expected, for anything else.
+    bare NaN and Infinity, which Python's JSON parser accepts; whole numbers written as floats; 0 and 1 for
+    bool; "" for bytes that are all zero; lists of bytes (the core's form of `r*`, and the registered one of
+    `bytes`, which zarr-python 3.0 writes); objects with a value per field for structs (zarr-extensions,
+    data-types/struct; zarr-python 3.4.2 writes these). MetadataError, with the data found and the type
+    expected, for anything else.
     """
     if data_type.name == "object":
         return data
     with refusing(data, str(data_type)):
         if data_type.name in VARIABLE:
-            return expect(data, str) if data_type.name == "string" else from_base64(data)
-        return read_fill(data, data_type.numpy.newbyteorder("<"), _listed_bytes)
+            if data_type.name == "string":
+                return expect(data, str)
+            return listed(data) if isinstance(data, list) else from_base64(data)
+        return read_fill(data, data_type.numpy.newbyteorder("<"), _other_forms)
 
 
-def _listed_bytes(data: JSON, stored: np.dtype[Any]) -> JSON:
-    """Base64 for a list of bytes."""
+def _other_forms(data: JSON, stored: np.dtype[Any]) -> JSON:
+    """Base64 for a list of bytes, a boolean for 0 and 1."""
+    if stored.kind == "b" and type(data) is int and data in (0, 1):
+        return bool(data)
     if stored.kind != "V" or stored.names is not None or not isinstance(data, list) or not data:
         return data
-    return to_base64(bytes(expect(byte, int) for byte in data))
+    return to_base64(listed(data))
 
 
 def _scalar(value: Any, data_type: DataType) -> Array:

@@ -24,7 +24,7 @@ from ...core.grid.chunk_keys import ChunkKeys
 from ...core.problems import any_refusal, attempt
 from ...core.shapes import lengths_of, whole_chunks
 from ...core.zarr_v2.chain import bad_member, codec_problems, is_beyond_v3, read_chain
-from .deviations import DEVIATIONS, DTYPE_DEVIATIONS, ZERO_FOR_TEXT, undo
+from .deviations import DEVIATIONS, DTYPE_DEVIATIONS, NAN_FOR_TEXT, ZERO_FOR_TEXT, undo
 
 MEMBERS: Final = frozenset(
     {
@@ -35,6 +35,7 @@ MEMBERS: Final = frozenset(
 _NETCDF_NAMES: Final = ("_nczarr_group", "_nczarr_superblock", "_nczarr_array")
 NETCDF_MEMBERS: Final = {member: name for name in _NETCDF_NAMES for member in (name, name.upper())}
 """Members of `.zgroup` and `.zarray` that become attributes -> name of the attribute."""
+_NUMBERS_AS_TEXT: Final = {ZERO_FOR_TEXT: "0", NAN_FOR_TEXT: "nan"}
 _MAX_ITEM_BYTES: Final = 2**24
 """Maximum bytes per element; real arrays have thousands at most."""
 
@@ -48,8 +49,8 @@ class V2Array:
     data_type: DataType | None = None
     fill_value: JSON = None
     fill_is_null: bool = False
-    fill_is_zero: bool = False
-    """Whether the fill value of text is the number 0; see `ArrayNode`."""
+    number_as_text: str | None = None
+    """The text of a number that is the fill value of text; see `ArrayNode`."""
     chain: Chain | None = None
     separator: Separator | None = None
     """Declared separator; None if absent."""
@@ -89,8 +90,8 @@ class V2ArrayDescriber:
         if shape is not None and stated is not None:
             chunks = attempt(problems, lambda: whole_chunks(stated, shape, "chunks"))
         ndim = None if shape is None else len(shape)
-        # The deviations only need to know whether an axis and its chunk are empty.
-        empty = [(n == 0, c == 0) for n, c in zip(shape or (), stated or (), strict=False)]
+        # The deviations need both only if an axis and its chunk are empty.
+        empty = (shape, stated) if stated is not None and 0 in stated else ()
         rest = {name: value for name, value in document.items() if name not in ("shape", "chunks")}
         key = f"{ndim} {empty} {canonical(rest)}"
         described = self._described.get(key)
@@ -113,11 +114,11 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> V2Array:
                 found=excerpt(sorted(extra)),
             )
         )
-    whole, rows = undo(raw, None, DTYPE_DEVIATIONS)
+    whole, notes = undo(raw, None, DTYPE_DEVIATIONS)
     core = {name: value for name, value in whole.items() if name in MEMBERS}
     dtype = _dtype(core, problems)
     document, more = undo(core, dtype, DEVIATIONS)
-    problems.extend(row.problem for row in (*rows, *more))
+    problems.extend((*notes.values(), *more.values()))
     # Shape and chunks are checked elsewhere, so that equal documents are equal here.
     document = {**document, "shape": [1] * (ndim or 0), "chunks": [1] * (ndim or 0)}
     strict = list(strict_problems(document, dtype))
@@ -126,7 +127,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> V2Array:
     described = V2Array(
         extra=extra,
         separator=declared if declared in (".", "/") else None,
-        fill_is_zero=any(row.name == ZERO_FOR_TEXT for row in more),
+        number_as_text=next((text for name, text in _NUMBERS_AS_TEXT.items() if name in more), None),
         problems=tuple(problems),
     )
     return described if strict or dtype is None else _typed(described, document, dtype)

@@ -9,6 +9,7 @@ Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from zarrstack.core.errors import Problem, Severity
-from zarrstack.core.json_text import JSON, JSONObject, canonical
+from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ...core.codec_table import OBJECT_CODECS
 from ...core.data_types.fill_forms import fill_form, from_base64, to_base64
@@ -36,10 +37,8 @@ class Deviation:
     """Stable name, used by tests and notes."""
     writer: str
     """The writer, with the version if observed."""
-    looks: str
-    """An excerpt of such a document."""
-    means: str
-    """The same excerpt in normal form."""
+    remark: str = ""
+    """What a note adds to the normal form."""
     severity: Severity = "note"
     """A warning if readers disagree on the meaning, or if it is a guess."""
     apply: Apply
@@ -48,11 +47,25 @@ class Deviation:
     The dtype is None if it could not be read; such a document is refused in any case.
     """
 
-    @property
-    def problem(self) -> Problem:
-        """The note on the node."""
-        message = f"{self.name}: {self.looks}"
-        return Problem(kind="deviation", severity=self.severity, message=message, expected=self.means)
+    def problem(self, document: Mapping[str, JSON], changes: Mapping[str, JSON]) -> Problem:
+        """The note on the node, which quotes its document."""
+        beside = [_BESIDE[name] for name in changes if name in _BESIDE]
+        quoted = dict.fromkeys([*(name for name in beside if document.get(name) is not None), *changes])
+        return Problem(
+            kind="deviation",
+            severity=self.severity,
+            message=self.name,
+            found=", ".join(_quoted(document, name) for name in quoted),
+            expected=", ".join(_quoted(changes, name) for name in changes) + self.remark,
+        )
+
+
+_BESIDE: Final = {"fill_value": "dtype", "chunks": "shape", "dtype": "filters"}
+"""Members that change -> one that a note quotes with it."""
+
+
+def _quoted(members: Mapping[str, JSON], name: str) -> str:
+    return f'"{name}": {excerpt(members[name])}' if name in members else f"no {name}"
 
 
 _NAMES: Final = {
@@ -67,20 +80,22 @@ _NAMES: Final = {
 }
 _FILTER_DTYPES: Final = ("dtype", "astype", "encode_dtype", "decode_dtype")
 """Members of numcodecs filters that contain data types."""
+_FIXED_TEXT: Final = re.compile(r"[<>|]([SU])(0|[1-9][0-9]{0,8})")
+_CODEC_OF_TEXT: Final = {"U": "vlen-utf8", "S": "vlen-bytes"}
 _UNORDERED: Final = re.compile(r"=?([biufc])([1-9][0-9]?)|\|([iufc])((?!1$)[1-9][0-9]?)")
 
 
 def undo(
     document: JSONObject, dtype: Dtype | None, rows: Iterable[Deviation]
-) -> tuple[JSONObject, tuple[Deviation, ...]]:
-    """The document in normal form, and the applied rows in the table's order."""
-    applied = []
+) -> tuple[JSONObject, dict[str, Problem]]:
+    """The document in normal form, and a note for each applied row, by its name, in the table's order."""
+    notes = {}
     for row in rows:
         changes = row.apply(document, dtype)
         if changes:
+            notes[row.name] = row.problem(document, changes)
             document = {**document, **changes}
-            applied.append(row)
-    return document, tuple(applied)
+    return document, notes
 
 
 # ----- fill values
@@ -89,6 +104,11 @@ def undo(
 def is_zero(fill: JSON, _: Dtype) -> bool:
     """Whether the fill value is the integer 0."""
     return type(fill) is int and fill == 0
+
+
+def is_nan(fill: JSON, _: Dtype) -> bool:
+    """Whether the fill value is a bare NaN."""
+    return isinstance(fill, float) and math.isnan(fill)
 
 
 def is_float(fill: JSON, _: Dtype) -> bool:
@@ -140,6 +160,11 @@ def read_as_value(kinds: str, odd: Callable[[JSON, Dtype], bool]) -> Apply:
     return apply
 
 
+def either(*ways: Apply) -> Apply:
+    """A row that has several forms."""
+    return lambda document, dtype: next(filter(None, (way(document, dtype) for way in ways)), {})
+
+
 def _object_codec(document: Mapping[str, JSON], dtype: Dtype | None) -> JSON:
     """The id of the codec of an array of objects, None for other arrays."""
     filters = document.get("filters")
@@ -148,12 +173,15 @@ def _object_codec(document: Mapping[str, JSON], dtype: Dtype | None) -> JSON:
     return filters[0].get("id") if isinstance(filters[0], dict) else None
 
 
-def zero_object(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
-    """Replace the fill value 0 of an array of text or bytes objects."""
-    fill = document.get("fill_value")
-    facts = OBJECT_CODECS.get(str(_object_codec(document, dtype)))
-    named = facts is not None and facts.objects in ("text", "bytes", "labels")
-    return {"fill_value": ""} if named and type(fill) is int and fill == 0 else {}
+def no_object(odd: Callable[[JSON, Dtype], bool]) -> Apply:
+    """A row for a fill value that is no text, of an array of text or bytes objects."""
+
+    def apply(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
+        facts = OBJECT_CODECS.get(str(_object_codec(document, dtype)))
+        named = facts is not None and facts.objects in ("text", "bytes", "labels")
+        return {"fill_value": ""} if named and dtype and odd(document.get("fill_value"), dtype) else {}
+
+    return apply
 
 
 def cut_text(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
@@ -180,8 +208,6 @@ def _missing(name: str, value: JSON, writer: str) -> Deviation:
     return Deviation(
         name=f"missing-{name.replace('_', '-')}",
         writer=writer,
-        looks=f"no {name}",
-        means=f'"{name}": {canonical(value)}',
         apply=lambda document, _: {} if name in document else {name: value},
     )
 
@@ -259,6 +285,30 @@ def _ordered(dtype: JSON) -> JSON:
     return dtype
 
 
+def _stored_as_objects(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
+    dtype, filters, fill = document.get("dtype"), document.get("filters"), document.get("fill_value")
+    first = filters[0] if isinstance(filters, list) and filters else None
+    codec = first.get("id") if isinstance(first, dict) else None
+    match = _FIXED_TEXT.fullmatch(dtype) if isinstance(dtype, str) else None
+    if match is None or codec != _CODEC_OF_TEXT[match[1]]:
+        return {}
+    length = int(match[2])
+    if isinstance(fill, str) and codec == "vlen-bytes":
+        try:
+            content = from_base64(fill)
+        except ValueError:
+            return {}
+        fill = list(content[: length or None]) or ""
+    elif isinstance(fill, str):
+        fill = fill[: length or None]
+    return {"dtype": "|O", "fill_value": fill}
+
+
+def _zero_length(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
+    dtype = document.get("dtype")
+    return {"dtype": f"{dtype[:2]}1"} if dtype in ("<U0", ">U0", "|U0", "|S0") else {}
+
+
 def _nczarr_text(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
     # Later versions write ">S1" and "_nczarr_array".
     return {"dtype": "|S1"} if "_NCZARR_ARRAY" in document and document.get("dtype") == "<U1" else {}
@@ -268,17 +318,23 @@ DTYPE_DEVIATIONS: Final = (
     Deviation(
         name="dtype-without-byte-order",
         writer="writers that name numpy types; zarr-python 2.18 and 3 read them in the machine's own order",
-        looks='"dtype": "=i4", "i4", "|i4" or "int32", of the array or of a filter',
-        means='"dtype": "<i4", as every machine that reads zarr today takes it',
         severity="warning",
         apply=_ordered_dtype,
     ),
     Deviation(
         name="text-of-bytes",
         writer="netcdf-c 4.9.0, whose characters take one byte each; it alone reads them",
-        looks='"dtype": "<U1" beside "_NCZARR_ARRAY"',
-        means='"dtype": "|S1"',
         apply=_nczarr_text,
+    ),
+    Deviation(
+        name="text-as-objects",
+        writer="zarr-python 3.0, which stores items of fixed length like those of variable length",
+        apply=_stored_as_objects,
+    ),
+    Deviation(
+        name="zero-length-text",
+        writer="zarr-python 2 with numpy types without a length, whose items take one character",
+        apply=_zero_length,
     ),
 )
 """Rows applied before the dtype is read."""
@@ -286,27 +342,22 @@ DTYPE_DEVIATIONS: Final = (
 FORMAT_AS_TEXT: Final = Deviation(
     name="format-as-text",
     writer="writers that quote every number, of `.zarray` and `.zgroup`",
-    looks='"zarr_format": "2"',
-    means='"zarr_format": 2',
     apply=_format_as_text,
 )
 
 ZERO_FOR_TEXT: Final = "zero-for-text"
+NAN_FOR_TEXT: Final = "nan-for-text"
 
 DEVIATIONS: Final = (
     FORMAT_AS_TEXT,
     Deviation(
         name="blosc-nthreads",
         writer="z5py 3.0",
-        looks='"compressor": {"id": "blosc", ..., "nthreads": 1}',
-        means='"compressor": {"id": "blosc", ...}',
         apply=_without("blosc", "nthreads"),
     ),
     Deviation(
         name="lzma-delta",
         writer="GDAL, with a delta filter inside the xz stream, which says so itself",
-        looks='"compressor": {"id": "lzma", "preset": 6, "delta": 1}',
-        means='"compressor": {"id": "lzma", "preset": 6}',
         apply=_without("lzma", "delta"),
     ),
     _missing("filters", None, "writers of arrays without filters that leave the member out"),
@@ -316,81 +367,74 @@ DEVIATIONS: Final = (
     Deviation(
         name="zero-length-chunk",
         writer="zarr-python 2 with chunks=False over an axis of length 0",
-        looks='"shape": [0], "chunks": [0]',
-        means='"shape": [0], "chunks": [1]: there is no chunk either way',
         apply=_zero_chunks,
     ),
     Deviation(
         name="zero-for-bytes",
         writer="early zarr-python 2",
-        looks='"dtype": "|V4", "fill_value": 0 (and structs)',
-        means="the type's zero: zero bytes",
         severity="warning",
         apply=read_as_value("V", is_zero),
     ),
     Deviation(
         name=ZERO_FOR_TEXT,
         writer="writers whose default fill value is 0; zarr-python 3.1.6 and 3.4.2 reject it",
-        looks='"dtype": "|S4", "fill_value": 0 (and U)',
-        means="empty text; the text '0' in zarr-python 2.18. --set zero-fill decides if chunks are missing",
+        remark=": no text; the text '0' in zarr-python 2.18. --set zero-fill decides if chunks are missing",
         severity="warning",
         apply=read_as_value("US", is_zero),
     ),
     Deviation(
+        name=NAN_FOR_TEXT,
+        writer="pandas and xarray, for which NaN is a missing text",
+        remark=": no text; the text 'nan' in some versions of zarr-python. --set zero-fill decides if chunks "
+        "are missing",
+        severity="warning",
+        apply=either(read_as_value("US", is_nan), no_object(is_nan)),
+    ),
+    Deviation(
         name="zero-for-objects",
         writer="zarr-python 2.4 to 2.18, where no fill value was asked for",
-        looks='"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": 0',
-        means="empty text, or no bytes (zarr-python 2 shows the number 0 among them)",
-        apply=zero_object,
+        remark=": no text, or no bytes (zarr-python 2 shows the number 0 among them)",
+        apply=no_object(is_zero),
     ),
     Deviation(
         name="text-too-long",
         writer="zarr-python 2.18, which stores what it was given; it, 3.1.6 and 3.4.2 cut it as they read",
-        looks='"dtype": "<U2", "fill_value": "longer"',
-        means='"fill_value": "lo"',
         severity="warning",
         apply=cut_text,
     ),
     Deviation(
         name="text-for-bytes",
         writer="zarr-python 2 before fill values of S were base64",
-        looks='"dtype": "|S4", "fill_value": "ab-c"',
-        means='"fill_value": "YWItYw=="',
         apply=read_as_value("S", is_plain_text),
     ),
     Deviation(
         name="float-for-integer",
         writer="z5py 3.0, which keeps every fill value as a double",
-        looks='"dtype": "<i4", "fill_value": 0.0',
-        means='"fill_value": 0',
         apply=read_as_value("iumM", is_float),
     ),
     Deviation(
         name="number-for-bool",
         writer="writers whose language has 0 and 1 for truth values",
-        looks='"dtype": "|b1", "fill_value": 0',
-        means='"fill_value": false',
         apply=read_as_value("b", is_number),
     ),
     Deviation(
         name="number-for-complex",
         writer="writers that store a real fill value",
-        looks='"dtype": "<c8", "fill_value": 0.0',
-        means='"fill_value": [0.0, 0.0]',
         apply=read_as_value("c", is_number),
     ),
     Deviation(
         name="number-as-text",
         writer="writers that guard numbers from JSON; zarr-python 2.18 and 3.1.6 read it",
-        looks='"dtype": "<f8", "fill_value": "1.5"',
-        means='"fill_value": 1.5',
-        apply=read_as_value("iufmM", is_number_text),
+        apply=read_as_value("iufm", is_number_text),
+    ),
+    Deviation(
+        name="date-as-text",
+        writer="zarr-python 3.0.8 to 3.0.10; 2.18 and 3.0 read it, a number as a year",
+        apply=read_as_value("M", is_number_text),
     ),
     Deviation(
         name="object-for-struct",
         writer="zarr-python 3.4 reads it",
-        looks='"fill_value": {"a": 1, "b": 2.0}',
-        means='"fill_value": base64 of the packed fields',
         apply=read_as_value("V", is_object),
     ),
 )

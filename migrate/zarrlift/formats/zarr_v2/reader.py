@@ -48,7 +48,7 @@ from ..tree.directory import CHUNK, NodeDirectory, unfollowed_link
 from ..tree.documents import consolidated_entries, wrong_version
 from ..tree.reader import ArchiveReader
 from .array import NETCDF_MEMBERS, V2Array, V2ArrayDescriber
-from .deviations import FORMAT_AS_TEXT
+from .deviations import FORMAT_AS_TEXT, undo
 
 _NUMBER: Final = re.compile(r"[0-9]+")
 _DOTTED: Final = re.compile(r"[0-9]+(\.[0-9]+)+")
@@ -137,7 +137,7 @@ class V2ArrayReader(ArchiveReader):
             self._layout(facts, self.keys(place, facts, entries, problems)),
             attributes=attributes,
             fill_is_null=facts.fill_is_null,
-            fill_is_zero=facts.fill_is_zero,
+            number_as_text=facts.number_as_text,
             extra=facts.extra,
         )
 
@@ -256,8 +256,8 @@ class _Reader(V2ArrayReader):
 
 
 def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
-    if FORMAT_AS_TEXT.apply(data, None):
-        problems.append(FORMAT_AS_TEXT.problem.at(key=key))
+    if notes := undo(data, None, (FORMAT_AS_TEXT,))[1]:
+        problems.extend(each.at(key=key) for each in notes.values())
     elif (wrong := wrong_version(data, 2, key)) is not None:
         problems.append(wrong)
     if extra := sorted(data.keys() - {"zarr_format"} - NETCDF_MEMBERS.keys()):

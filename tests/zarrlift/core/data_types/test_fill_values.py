@@ -160,9 +160,19 @@ READ_TOO = {
     "NaT as text": (NS, "NaT", np.datetime64("NaT", "ns")),
     "bare NaN": (F4, float("nan"), np.float32("nan")),
     "upper-case digits": (F4, "0x7FC00001", np.uint32(0x7FC00001).view("f4")),
+    "0 for bool": (BOOL, 0, np.False_),
+    "1 for bool": (BOOL, 1, np.True_),
+    "numbers of raw bytes": (V3, [1, 2, 3], np.void(b"\1\2\3")),
     "empty raw bytes": (V3, "", np.void(b"\0\0\0")),
     "an object per struct": (PAIR, {"b": 1.5, "a": 2}, np.array((2, 1.5), PAIR.numpy)[()]),
 }
+
+
+def test_bytes_are_read_as_numbers_as_registered_and_as_zarr_python_3_0_writes_them():
+    assert fill_from_json([0, 255], BYTES) == b"\0\xff"
+    for wrong in ([256], [-1], ["a"], [1.5]):
+        with pytest.raises(MetadataError):
+            fill_from_json(wrong, BYTES)
 
 
 @pytest.mark.parametrize(("data_type", "data", "value"), READ_TOO.values(), ids=READ_TOO)
@@ -177,7 +187,7 @@ BAD = {
     "part of an integer": (I1, 1.5),
     "integer too large": (I1, 128),
     "negative unsigned": (U8, -1),
-    "0 for bool": (BOOL, 0),
+    "2 for bool": (BOOL, 2),
     "bool for a float": (F4, False),
     "text for a float": (F4, "1.5"),
     "lower-case nan": (F4, "nan"),

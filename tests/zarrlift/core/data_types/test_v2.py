@@ -260,7 +260,7 @@ BAD_FILLS = {
     "word": ("<f4", "x"),
     "complex as text": ("<c8", "NaN"),
     "complex of one": ("<c8", [1]),
-    "date": ("<M8[ns]", "2020-01-01"),
+    "date beyond its unit": ("<M8[D]", "2020-01-01T12"),
     "number for text": ("<U3", 5),
     "text too long": ("<U3", "abcd"),
     "number for bytes": ("|S3", 1),

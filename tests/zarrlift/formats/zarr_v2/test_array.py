@@ -32,9 +32,9 @@ from zarrlift.formats.zarr_v2.deviations import (
     is_object,
     is_plain_text,
     is_zero,
+    no_object,
     read_as_value,
     specified_fill,
-    zero_object,
 )
 from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import MetadataError
@@ -245,6 +245,11 @@ DEVIANT = {
         array(dtype="<U1", fill_value="", _NCZARR_ARRAY={"dimrefs": ["/x", "/y"]}),
         array(dtype="|S1", fill_value=""),
     ),
+    "text-as-objects": (
+        array(dtype="|S4", filters=[{"id": "vlen-bytes"}], fill_value="eHk="),
+        array(dtype="|O", filters=[{"id": "vlen-bytes"}], fill_value=[120, 121]),
+    ),
+    "zero-length-text": (array(dtype="<U0", fill_value="x"), array(dtype="<U1", fill_value="x")),
     "format-as-text": (array(zarr_format="2"), array()),
     "blosc-nthreads": (array(compressor={**BLOSC, "nthreads": 1}), array(compressor=BLOSC)),
     "lzma-delta": (
@@ -258,6 +263,10 @@ DEVIANT = {
     "zero-length-chunk": (array(shape=[0, 6], chunks=[0, 3]), array(shape=[0, 6], chunks=[1, 3])),
     "zero-for-bytes": (array(dtype="|V4", fill_value=0), array(dtype="|V4", fill_value="AAAAAA==")),
     "zero-for-text": (array(dtype="|S4", fill_value=0), array(dtype="|S4", fill_value="")),
+    "nan-for-text": (
+        array(dtype="|O", filters=[{"id": "vlen-utf8"}], fill_value=float("nan")),
+        array(dtype="|O", filters=[{"id": "vlen-utf8"}], fill_value=""),
+    ),
     "zero-for-objects": (
         array(dtype="|O", filters=[{"id": "vlen-utf8"}], fill_value=0),
         array(dtype="|O", filters=[{"id": "vlen-utf8"}], fill_value=""),
@@ -268,6 +277,7 @@ DEVIANT = {
     "number-for-bool": (array(dtype="|b1", fill_value=1), array(dtype="|b1", fill_value=True)),
     "number-for-complex": (array(dtype="<c8", fill_value=2.5), array(dtype="<c8", fill_value=[2.5, 0.0])),
     "number-as-text": (array(dtype="<f8", fill_value="1.5"), array(dtype="<f8", fill_value=1.5)),
+    "date-as-text": (array(dtype="<M8[D]", fill_value="1970-02-01"), array(dtype="<M8[D]", fill_value=31)),
     "object-for-struct": (
         array(dtype=[["a", "<i2"]], fill_value={"a": 258}),
         array(dtype=[["a", "<i2"]], fill_value="AgE="),
@@ -282,7 +292,69 @@ def test_a_tolerated_deviation_reads_as_its_normal_form_and_is_noted(tmp_path, r
     assert found.layout is not None, found.problems
     assert found.layout == plain.layout
     assert found.fill_is_null == plain.fill_is_null
-    assert f"{row.name}: " in messages(found, row.severity)
+    assert f"{row.name}; found " in messages(found, row.severity)
+
+
+@pytest.mark.parametrize(
+    ("document", "quoted"),
+    [
+        (
+            array(dtype="|i1", fill_value="-5"),
+            'found "dtype": "|i1", "fill_value": "-5"; expected "fill_value": -5',
+        ),
+        (array(without="filters"), 'found no filters; expected "filters": null'),
+        (
+            array(shape=[0, 7], chunks=[0, 3]),
+            'found "shape": [0,7], "chunks": [0,3]; expected "chunks": [1,3]',
+        ),
+        (
+            array(dtype="<U4", filters=[{"id": "vlen-utf8"}], fill_value="long text"),
+            'expected "dtype": "|O", "fill_value": "long"',
+        ),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else value.get("dtype", ""),
+)
+def test_a_note_on_a_deviation_quotes_its_document(tmp_path, document, quoted):
+    one(tmp_path / "first", {**document, "shape": [2, 6]})  # what is remembered of others is not quoted
+    assert quoted in messages(one(tmp_path / "own", document), "note")
+
+
+def test_notes_on_documents_with_equal_members_quote_the_shape_of_each(tmp_path):
+    documents = {f"{n}/.zarray": array(shape=[0, n], chunks=[0, n]) for n in (3, 5)}
+    archive = read(tmp_path, {".zgroup": {"zarr_format": 2}, **documents})
+    notes = {str(node.problems) for node in archive.nodes if node.path}
+    assert [f"[0,{n}]" in text for n, text in zip((3, 5), sorted(notes), strict=True)] == [True, True]
+
+
+DATES = {  # as zarr-python 2.18.7 and 3.0.10 read them
+    ("<M8[Y]", "2001"): 31,
+    ("<M8[s]", "2001"): 978307200,
+    (">M8[s]", "2001-02-03T04:05:06"): 981173106,
+    ("<M8[s]", "2001-02-03 04:05:06"): 981173106,
+    ("<M8[D]", "-005-01-01"): -721354,
+    ("<M8[ns]", "1969-12-31T23:59:59.999999999"): -1,
+    ("<M8[25s]", "1970-01-01T00:00:50"): 2,
+}
+
+
+@pytest.mark.parametrize(("dtype", "text"), DATES)
+def test_dates_as_text_are_read_as_zarr_python_reads_them(tmp_path, dtype, text):
+    found = one(tmp_path, array(dtype=dtype, fill_value=text))
+    assert found.layout is not None, found.problems
+    assert found.layout.fill_value == DATES[dtype, text]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"),
+    [
+        *(("<M8[D]", text) for text in ("2001-02-03T04:05:06", "today", "now", "2001-13-01", "", "9" * 18)),
+        ("<M8[ns]", "2500-01-01"),
+        ("<M8", "2001"),
+        ("<M8[25s]", "1970-01-01T00:00:51"),
+    ],
+)
+def test_texts_that_are_no_date_of_the_unit_are_refused(tmp_path, dtype, text):
+    assert "bad fill value" in messages(one(tmp_path, array(dtype=dtype, fill_value=text)), "refusal")
 
 
 def test_the_format_of_a_group_may_be_text_too(tmp_path):
@@ -313,8 +385,8 @@ def test_data_types_of_filters_without_a_byte_order_are_taken_like_the_arrays(tm
     plain = one(tmp_path / "meant", array(dtype=dtype, filters=[meant]))
     assert found.layout is not None, found.problems
     assert found.layout == plain.layout
-    assert "dtype-without-byte-order: " in messages(found, "warning")
-    assert "dtype-without-byte-order: " not in messages(plain, "warning")
+    assert "dtype-without-byte-order; " in messages(found, "warning")
+    assert "dtype-without-byte-order; " not in messages(plain, "warning")
 
 
 @pytest.mark.parametrize(("text", "second"), [("YQ==", "base64 of \"b'a'\""), ("ab!", "broken base64")])
@@ -551,7 +623,9 @@ TEXT = {"id": "vlen-utf8"}
     ],
 )
 def test_the_integer_zero_is_no_text(fill, filters, dtype, replaced) -> None:
-    found = zero_object({"fill_value": fill, "filters": filters}, None if dtype is None else np.dtype(dtype))
+    found = no_object(is_zero)(
+        {"fill_value": fill, "filters": filters}, None if dtype is None else np.dtype(dtype)
+    )
     assert found == ({"fill_value": ""} if replaced else {})
 
 
