@@ -282,8 +282,9 @@ def task_bounds(inventory: Inventory, implied: int = 0, written: int = 0) -> tup
         return ()
     step = min(_MAX_TASK_CHUNKS, max(count // 64, 32))
     total = inventory.total_bytes
-    largest = max(implied if inventory.sizes is None else int(inventory.sizes.max()), written)
-    limited = largest * step > TASK_LIMIT
+    sizes = inventory.sizes
+    at_most = implied if sizes is None else total if count <= step and total is not None else int(sizes.max())
+    limited = max(at_most, written) * step > TASK_LIMIT
     if count <= step and (total is None or total <= _MIN_TASK) and not limited:
         return (int(inventory.indexes[0]), int(inventory.indexes[-1]) + 1)  # many arrays are this small
     starts = np.arange(0, count, step)

@@ -134,7 +134,8 @@ def damage_problem(
     If only some have another size, the run reports them. Listed sizes alone prove nothing: a store may serve
     decompressed what it holds compressed.
     """
-    if size is None or inventory.sizes is None or (inventory.sizes == size).any():
+    sizes = inventory.sizes
+    if size is None or sizes is None or sizes[0] == size or (sizes == size).any():
         return None
     first = int(inventory.indexes[0])
     reader = chunk_reader(storage, path, source)

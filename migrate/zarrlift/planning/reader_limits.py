@@ -30,8 +30,8 @@ from ..core.problems import warning
 from .plans import ArrayPlan
 from .zarr_json import array_head
 
-_ESCAPE: Final = b"\\ud"
-"""JSON escape of a surrogate; a document without it needs no further check."""
+_ESCAPES: Final = rb"\ud", rb"\uD"
+"""JSON escapes of surrogates; a document without them needs no further check."""
 
 
 def readings(arrays: Iterable[ArrayPlan]) -> Iterator[tuple[ArrayPlan, Reading]]:
@@ -105,7 +105,7 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
             expected="each name once",
             advice="Correct the names, or use --conventions none to leave them among the attributes.",
         )
-    if any(_ESCAPE in content.lower() for content in contents):
+    if any([escape in content for content in contents for escape in _ESCAPES]):
         place = _half_a_pair(document.get("attributes"), "attributes")
         if place is not None:
             yield warning(
