@@ -105,7 +105,7 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
             expected="each name once",
             advice="Correct the names, or use --conventions none to leave them among the attributes.",
         )
-    if any([escape in content for content in contents for escape in _ESCAPES]):
+    if any(escape in content for content in contents for escape in _ESCAPES):
         place = _half_a_pair(document.get("attributes"), "attributes")
         if place is not None:
             yield warning(
