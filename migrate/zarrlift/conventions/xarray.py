@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -75,6 +76,9 @@ def _texts(data: JSON) -> list[str] | None:
 
 FILL: Final = "_FillValue"
 MISSING: Final = "missing_value"
+_EXACT: Final = 1 << 53
+"""Up to this number, integers beside floats in an array are unchanged."""
+_STRING: Final = DataType("string")
 _TEXT: Final = frozenset({"string", "fixed_length_utf32"})
 _WORDS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
@@ -104,12 +108,16 @@ class Xarray(Convention):
             if mask.add or mask.drop:
                 attributes.pop(FILL, None)
             attributes.update(mask.add)
+            _remove_nan(attributes, node, problems)
             # Compared as JSON: in Python, `false` equals 0 and 1 equals 1.0.
-            lost = FILL in node.attributes and (
-                FILL not in attributes or canonical(attributes[FILL]) != canonical(node.attributes[FILL])
-            )
-            unnamed = node.attributes.get(DIMENSIONS) == [] and bool(names)
-            replaced = [f"/{FILL}"] * lost + [f"/{DIMENSIONS}"] * unnamed
+            replaced = [
+                f"/{name}"
+                for name, value in node.attributes.items()
+                if name in (FILL, MISSING)
+                and (name not in attributes or canonical(attributes[name]) != canonical(value))
+            ]
+            if node.attributes.get(DIMENSIONS) == [] and names:
+                replaced.append(f"/{DIMENSIONS}")
             changes[node.path] = Change(
                 attributes=attributes,
                 dimension_names=alike.setdefault(names, names),  # one object for all arrays with these
@@ -167,7 +175,10 @@ def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mas
     data_type = node.layout.data_type
     stated = node.attributes.get(FILL)
     if data_type.name == "object":
-        return _Mask()
+        value = node.layout.fill_value
+        if recipe.objects != "json" and not node.fill_is_null and isinstance(value, str):
+            return _text_mask(value, node, problems)
+        return _Mask() if stated is None else _restated(stated, node, _STRING, problems)
     if node.fill_is_null:
         if stated is None:
             return _Mask(drop=True)  # on Zarr v3 xarray cannot open an array with null
@@ -187,6 +198,8 @@ def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mas
     if data_type.name in _TEXT:
         return _text_mask(str(fill), node, problems)
     form = encoded(fill, data_type)
+    if isinstance(form, int) and data_type.numpy.kind == "u" and node.attributes.get("_Unsigned") == "false":
+        form = int(fill.view(f"i{fill.itemsize}"))  # xarray makes this number one of the signed type
     if form is not None:
         return _Mask(add={FILL: form})
     if data_type.numpy.kind not in "mM":  # xarray 2026.9 does not mask times
@@ -244,13 +257,50 @@ def _restated(stated: JSON, node: ArrayNode, data_type: DataType, problems: list
     if form is not None:
         return _Mask(add={FILL: form})
     existing = node.attributes.get(MISSING, stated)
-    if canonical(existing) != canonical(stated):
+    both = stated if canonical(existing) == canonical(stated) else _united(existing, stated)
+    if both is None:
         message = f"the attribute {FILL} is removed: xarray cannot read it on Zarr v3, and {MISSING} differs"
         problems.append(finding("warning", node.path, message, excerpt(stated), excerpt(existing)))
         return _Mask(drop=True)
     message = f"the attribute {FILL} becomes {MISSING}: on Zarr v3 xarray cannot open an array with it"
     problems.append(finding("note", node.path, message, excerpt(stated), str(data_type)))
-    return _Mask(add={MISSING: stated}, drop=True)
+    return _Mask(add={MISSING: both}, drop=True)
+
+
+def _remove_nan(attributes: dict[str, JSON], node: ArrayNode, problems: list[Problem]) -> None:
+    """Remove NaN from `missing_value`, where it masks nothing.
+
+    In strict JSON it is the text "NaN", with which xarray converts integers to floats, masks texts and, in a
+    list, compares numbers as texts.
+    """
+    assert node.layout is not None
+    value = attributes.get(MISSING)
+    kept = [item for item in _items(value) if not (isinstance(item, float) and math.isnan(item))]
+    single = not isinstance(value, list)
+    if len(kept) == len(_items(value)) or (single and node.layout.data_type.numpy.kind in "fc"):
+        return
+    del attributes[MISSING]
+    if kept:
+        attributes[MISSING] = kept
+    message = f"NaN, which masks nothing, is removed from {MISSING}"
+    problems.append(finding("note", node.path, message, excerpt(value)))
+
+
+def _items(value: JSON) -> list[JSON]:
+    return value if isinstance(value, list) else [value]
+
+
+def _united(*values: JSON) -> JSON:
+    """A list that masks what each value of an attribute masks; None if numpy would convert some of them.
+
+    xarray makes one array of a list, in which numbers beside texts would be texts.
+    """
+    items = [item for value in values for item in _items(value)]
+    if all(isinstance(item, str) for item in items) or all(
+        isinstance(item, int | float) and not isinstance(item, bool) and abs(item) <= _EXACT for item in items
+    ):
+        return list(dict.fromkeys(items))
+    return None
 
 
 def _exactly(value: JSON, data_type: DataType) -> JSON:
@@ -272,10 +322,13 @@ def _text_mask(fill: str, node: ArrayNode, problems: list[Problem]) -> _Mask:
     if not node.fill_is_null and not _fill_is_text(node):
         return _Mask(drop=True)
     stated = node.attributes.get(MISSING, fill)
-    if stated != fill:
-        problems.append(_unmasked(node, f"texts ({MISSING} says {excerpt(stated)})"))
-        return _Mask(drop=True)
-    return _Mask(add={MISSING: fill})
+    if stated == fill:
+        return _Mask(add={MISSING: fill})
+    texts = [item for item in _items(stated) if isinstance(item, str)]
+    both = list(dict.fromkeys([*texts, fill]))
+    message = f"the fill value, which masks, is added to {MISSING}"
+    problems.append(finding("note", node.path, message, excerpt(stated), excerpt(both)))
+    return _Mask(add={MISSING: both}, drop=True)
 
 
 def _fill_is_text(node: ArrayNode) -> bool:

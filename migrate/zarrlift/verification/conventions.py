@@ -74,12 +74,18 @@ def xarray(node: Node, result: ResultNode) -> Iterator[Finding]:
     if dtype.names is not None or dtype.kind not in "biufc":
         if "_FillValue" in result.attributes:
             yield "mask", "_FillValue, which xarray cannot read", "missing_value, or none"
+        if dtype.kind in "OTU" and node.layout.data_type.name in ("string", "fixed_length_utf32"):
+            masks, wanted = _texts(result.attributes.get("missing_value")), _masking_texts(node)
+            if masks != wanted:
+                yield "mask", canonical(sorted(masks)), canonical(sorted(wanted))
         return
     stated = result.attributes.get("_FillValue")
     if node.fill_is_null and "_FillValue" not in node.attributes:
         if stated is not None:
             yield "mask", canonical(stated), "none: the source states no fill value"
         return
+    if dtype.kind == "u" and result.attributes.get("_Unsigned") == "false" and isinstance(stated, int):
+        stated %= 1 << 8 * dtype.itemsize  # `_convert_unsigned_fill_value`: a number of the signed type
     masks = _decoded(stated, dtype)
     wanted = metadata.fill_value
     if node.fill_is_null:
@@ -91,6 +97,22 @@ def xarray(node: Node, result: ResultNode) -> Iterator[Finding]:
     both_nan = masks is not None and number is not None and np.isnan(masks) and np.isnan(number)
     if masks is None or number is None or not (both_nan or same(masks, number)):
         yield "mask", canonical(stated), repr(wanted)
+
+
+def _texts(stated: JSON) -> set[str]:
+    """The texts that xarray masks for an attribute."""
+    return {item for item in (stated if isinstance(stated, list) else [stated]) if isinstance(item, str)}
+
+
+def _masking_texts(node: ArrayNode) -> set[str]:
+    """The texts that xarray masks in the source, by the fill value and `missing_value`."""
+    assert node.layout is not None
+    texts = _texts(node.attributes.get("missing_value"))
+    if node.fill_is_null:
+        return texts | _texts(node.attributes.get("_FillValue"))
+    documents = [json.loads(document.content) for document in node.documents]
+    stated = [document["fill_value"] for document in documents if "fill_value" in document]
+    return texts | {str(node.layout.fill_value) for fill in stated[:1] if isinstance(fill, str)}
 
 
 def _decoded(stated: JSON, dtype: np.dtype[Any]) -> Any:
