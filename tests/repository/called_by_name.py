@@ -69,9 +69,6 @@ _.update_blocks
 # `base/sync_calls.py` and `base/transformer.py`, from the namespace of a class.
 _.awaits_only_below
 
-# Nothing: the reference keeps the descriptor of the first one open (layers/cache/folder_control.py).
-_._of
-
 # Users in Python: what an outcome, a layer, a report and its JSON say (docs/reference).
 _.raise_for_problems
 _.KINDS

@@ -29,7 +29,7 @@ from zarr.storage import MemoryStore
 
 from zarrstack.layers.cache.folder_tier import LocalTier
 from zarrstack.layers.cache.layer import Cache
-from zarrstack.layers.cache.record import CachedValue, identity
+from zarrstack.layers.cache.record import CachedValue
 
 SIZES = (3300, 3300, 3300, 65_000, 65_000, 400_000)
 PROTOTYPE = default_buffer_prototype()
@@ -104,22 +104,22 @@ def measure_processes(options: argparse.Namespace) -> None:
 
 def measure_tier() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        tier = LocalTier(folder + "/tier", 2**30, "x", lambda _, error: print(error))
+        tier = LocalTier(folder + "/tier", 2**30, "x")
         place = tier.versions.place("a/b/c/1")
         assert place is not None
 
         def change(_: int) -> None:
-            tier.versions.end(place, tier.versions.begin(place))
+            place.end(place.begin())
 
         print(f"look {spent(lambda _: place.stamp(), 5000):.1f}, change {spent(change, 2000):.1f}")
         for length, count in ((3300, 1000), (65_000, 500), (1_000_000, 50)):
             value = CachedValue(os.urandom(length), 0.0, 5)
 
             def write(number: int, value: CachedValue = value) -> None:
-                tier.write(identity("x", f"{value.size}/{number}", None), value)
+                tier.write(f"{value.size}/{number}", None, value)
 
             def read(number: int, value: CachedValue = value) -> None:
-                tier.read(identity("x", f"{value.size}/{number}", None))
+                tier.read(f"{value.size}/{number}", None, None)
 
             each = [f"{spent(act, count):.0f}" for act in (write, read, write)]
             print(f"{length} bytes: write {each[0]}, read {each[1]}, write again {each[2]}")

@@ -76,20 +76,6 @@ def test_a_single_key_is_forgotten_and_its_missing_answer_too(options):
     assert read(cache, "a/c/1") == b"there"
 
 
-def test_listings_of_the_folders_above_are_forgotten(options):
-    async def names():
-        return sorted([name async for name in cache.list_dir("")])
-
-    below = MemoryStore()
-    cache = Cache(below, listings=True, **options)
-    change_behind(below, b"x")
-    assert asyncio.run(names()) == ["a", "ab", "zarr.json"]
-    asyncio.run(below.set("b/c/0", value(b"x")))
-    assert asyncio.run(names()) == ["a", "ab", "zarr.json"]
-    cache.invalidate("b")
-    assert asyncio.run(names()) == ["a", "ab", "b", "zarr.json"]
-
-
 def test_a_read_in_progress_is_not_cached():
     class Slow(MemoryStore):
         async def get(self, key, prototype=None, byte_range=None):

@@ -1,27 +1,28 @@
 """Control files that processes use to share a cache folder.
 
-    zarrstack-cache.json   {"format": "zarrstack-cache", "version": 4}; written last
-    control                counters that every process reads and writes (below)
-    lock                   flock: held to open the folder, to count bytes and to evict records
+    zarrstack-cache-5      counters that every process reads and writes (below); its name has the version
+    lock                   flock: held to open the folder, and to write, remove and evict records
     step                   flock: held briefly to increment a slot of the version table
     users                  flock, shared: held by every process while it uses the folder
-    objects/a/abcd...      one record each (record.py); its modification time is its last use
-    objects/a/abcd....size-random   a record being written, flocked by its writer
+    objects/new            the record being written, if any
+    objects/S/N            the records of a source (record.py); the modification time is the last use
 
-`control` is little-endian uint64: magic, number of slots in the table, identity of the tier (2 words), bytes
-counted, budget, 1 unused, identity of the boot in which it is in use or zeros (2 words), 7 unused; then the
-table of versions.py. After a machine crash the table may be older than the records, so a folder that was not
-closed cleanly is emptied if the machine has rebooted since. A killed process loses nothing: what it wrote
-stays in the system's page cache.
+The counters are little-endian uint64: magic, number of slots in the table, identity of the tier (2 words),
+bytes counted, budget, identity of the boot in which it is in use or zeros (2 words); then the table of
+versions.py. After a machine crash the table may be older than the records, so a folder that was not closed
+cleanly is emptied if the machine has rebooted since. The boot is on the disk before the first change. A
+killed process loses nothing: what it wrote stays in the system's page cache.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import shutil
+import stat
+import struct
+import threading
 import uuid
 import weakref
 from typing import Any, Final
@@ -30,24 +31,27 @@ import numpy as np
 
 from ...core.errors import UsageError
 from ...system import file_locks
-from .folder_files import NotRegularError, create_new, open_regular
 from .versions import PENDING
 
-FORMAT: Final = "zarrstack-cache"
-VERSION: Final = 4
-MARKER: Final = "zarrstack-cache.json"
+VERSION: Final = 5
+NAME: Final = "zarrstack-cache-"
+CONTROL: Final = f"{NAME}{VERSION}"
 OBJECTS: Final = "objects"
-OURS: Final = frozenset({MARKER, MARKER + ".new", "control", "control.new", "lock", "step", "users", OBJECTS})
+_OURS: Final = frozenset({CONTROL, f"{CONTROL}.new", "lock", "step", "users", OBJECTS})
 
 MAGIC: Final = int.from_bytes(b"zsccache", "little")
-TIER, TOTAL, BUDGET, BOOT, TABLE = 2, 4, 5, 7, 16
-"""Indexes of the words in `control`."""
-UNUSED: Final = (0, 0)
+TOTAL, BUDGET, BOOT, TABLE = 4, 5, 6, 8
+"""Indexes of the words in the control file; those before are the same as long as it is in use."""
+CLEAN: Final = (0, 0)
 """Stands for the boot after the last process has left and synced the table."""
 MIN_BUDGET: Final = 16 * 1024
 """Bytes; with less, the control files leave no room for values."""
-_MAX_SLOTS: Final = 1 << 20
+_MAX_SLOTS: Final = 1 << 17
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+_WITHOUT_WAITING: Final = getattr(os, "O_NONBLOCK", 0)
+"""Opening a pipe blocks otherwise until another process opens it."""
+_system: Any = os
+"""Some functions are missing on Windows, where `check_folder` refuses every folder."""
 
 
 def check_folder(root: str) -> None:
@@ -62,7 +66,7 @@ def check_folder(root: str) -> None:
             expected="a cache in memory, without `disk`",
         )
     try:
-        names = set(os.listdir(root))
+        strangers = sorted(set(os.listdir(root)) - _OURS)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -71,15 +75,15 @@ def check_folder(root: str) -> None:
             found=f"{root} ({error.strerror})",
             expected="a folder, or a path where one can be created",
         ) from error
-    marker = read_marker(root)
-    if marker is not None and marker != VERSION:
-        raise UsageError(
-            "layer 'cache': the disk tier was made by another version",
-            found=f"version {marker} in {root}",
-            expected=f"version {VERSION}",
-            advice="Use another folder, or remove this one: it holds only copies.",
-        )
-    if strangers := sorted(names - OURS):
+    for name in strangers:
+        if name.startswith("zarrstack-cache"):
+            raise UsageError(
+                "layer 'cache': the disk tier was made by another version",
+                found=f"{name} in {root}",
+                expected=CONTROL,
+                advice="Use another folder, or remove this one: it holds only copies.",
+            )
+    if strangers:
         raise UsageError(
             "layer 'cache': the folder for the disk tier holds other files",
             found=f"{strangers[0]!r} in {root}",
@@ -88,14 +92,94 @@ def check_folder(root: str) -> None:
         )
 
 
-def read_marker(root: str) -> object:
-    """Version in the folder's marker; None if the marker is missing or incomplete."""
+class NotRegularError(OSError):
+    """A pipe, a socket, a device or a directory is in the place of a file."""
+
+
+def open_regular(path: str, flags: int = os.O_RDONLY, at: int | None = None) -> tuple[int, os.stat_result]:
+    """Descriptor and status of a regular file, opened without waiting; NotRegularError for anything else.
+
+    A relative path is one in the folder with the descriptor `at`.
+    """
     try:
-        with open(open_regular(os.path.join(root, MARKER)), "rb") as file:
-            content = json.load(file)
-        return content["version"] if content["format"] == FORMAT else None
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+        fd = os.open(path, flags | _WITHOUT_WAITING, 0o666, dir_fd=at)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a pipe without a reader
+            raise NotRegularError(errno.EINVAL, "not a regular file", path) from error
+        raise
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode):
+        return fd, status
+    os.close(fd)
+    raise NotRegularError(errno.EINVAL, "not a regular file", path)
+
+
+def create_new(path: str, at: int | None = None) -> int:
+    """Descriptor of a new file; what a killed process left under its name is removed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        return os.open(path, flags, 0o666, dir_fd=at)
+    except FileExistsError:
+        os.unlink(path, dir_fd=at)
+        return os.open(path, flags, 0o666, dir_fd=at)
+
+
+class FileLock:
+    """A lock between threads and, by flock, between processes."""
+
+    def __init__(self, path: str) -> None:
+        self._fd, _ = open_regular(path, os.O_RDWR | os.O_CREAT)
+        self._threads = threading.Lock()
+
+    def acquire(self, *, wait: bool = True) -> bool:
+        """Take the lock; return whether it was free if the caller does not `wait`."""
+        if not self._threads.acquire(blocking=wait):
+            return False
+        try:
+            taken = self._take(wait=wait)
+        except BaseException:
+            self._threads.release()
+            raise
+        if not taken:
+            self._threads.release()
+        return taken
+
+    def _take(self, *, wait: bool) -> bool:
+        if self._fd < 0:
+            raise OSError(errno.EBADF, "another thread has closed the cache")
+        try:
+            file_locks.lock_exclusive(self._fd, wait=wait)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        try:
+            if self._fd >= 0:
+                file_locks.release(self._fd)
+        finally:
+            self._threads.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def share(self) -> None:
+        """Hold the lock shared until it is closed."""
+        file_locks.lock_shared(self._fd)
+
+    def try_alone(self) -> bool:
+        """Hold the lock exclusively, until it is closed or shared, if it is free; return whether it was."""
+        return self._take(wait=False)
+
+    def close(self) -> None:
+        """Close the file, which releases the lock."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
 
 def boot_id() -> bytes:
@@ -107,177 +191,124 @@ def boot_id() -> bytes:
         return uuid.uuid4().bytes
 
 
-_read_at: Any = getattr(os, "pread", None)
-_write_at: Any = getattr(os, "pwrite", None)
-"""None on Windows, where `check_folder` refuses every folder."""
+class ChangedError(OSError):
+    """The control file is not what this version wrote."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EIO, "another program wrote to its control file")
 
 
-class FileCounters:
-    """Words of `control` from `first` on; OSError if the length of the file has changed.
+class Control:
+    """The words of the control file, and as `Counters` its table; OSError if others have changed it.
 
     Each access is a system call (0.5 microseconds): if another program truncated a memory-mapped file, SIGBUS
     would end the process.
     """
 
-    __slots__ = ("__weakref__", "_fd", "_first", "_of", "_size")
+    def __init__(self, root: str) -> None:
+        self._path = os.path.join(root, CONTROL)
+        self.fd, self._status = open_regular(self._path, os.O_RDWR)
+        self.size = self._status.st_size
+        # Closed with the last reference: the descriptor may be reused. Not at exit, when a tier still marks
+        # its folder as clean.
+        weakref.finalize(self, os.close, self.fd).atexit = False
+        self._is_synced = False
+        self._same = self.read(0, TOTAL)
+        self.slots = self._same[1]
+        self.tier = struct.pack("<2Q", *self._same[2:])
+        if self._same[0] != MAGIC or self.size != 8 * (TABLE + self.slots) or not self.slots:
+            raise ChangedError
 
-    def __init__(self, fd: int, size: int, first: int = 0, *, of: FileCounters | None = None) -> None:
-        self._fd, self._size, self._first, self._of = fd, size, first, of
-        if of is None:  # closed with the last reference: the descriptor may be reused
-            weakref.finalize(self, os.close, fd).atexit = False  # a tier marks its folder as clean at exit
+    def read(self, first: int, count: int) -> tuple[int, ...]:
+        """Words from one on."""
+        data = _system.pread(self.fd, 8 * count, 8 * first)
+        if len(data) < 8 * count:
+            raise ChangedError
+        return struct.unpack(f"<{count}Q", data)
 
-    def table(self) -> FileCounters:
-        """The words of the version table, in the same file."""
-        return FileCounters(self._fd, self._size, TABLE, of=self)
+    def write(self, first: int, *words: int) -> None:
+        """Change words from one on."""
+        _system.pwrite(self.fd, struct.pack(f"<{len(words)}Q", *words), 8 * first)
 
-    def __len__(self) -> int:
-        return self._size // 8 - self._first
+    def totals(self) -> tuple[int, int]:
+        """Bytes counted and budget."""
+        *same, total, budget = self.read(0, BOOT)
+        if tuple(same) != self._same:
+            raise ChangedError
+        return total, budget
 
-    def __getitem__(self, place: int) -> int:
-        data = _read_at(self._fd, 8, 8 * (self._first + place))
+    def get(self, slot: int, _: int = 0) -> int:
+        """A counter of the table."""
+        data = _system.pread(self.fd, 8, 8 * (TABLE + slot))
         if len(data) < 8:
-            raise _length_changed()
+            raise ChangedError
         return int.from_bytes(data, "little")
 
-    def get(self, place: int, default: int) -> int:
-        """The word: a table in a file holds all of its counters."""
-        return self[place]
+    def add(self, slot: int, by: int) -> None:
+        """Increment a counter; the caller holds the lock. FileNotFoundError if the folder was removed."""
+        self.totals()
+        if not os.path.samestat(os.stat(self._path), self._status):
+            raise FileNotFoundError(errno.ENOENT, "the cache folder was made again", self._path)
+        if not self._is_synced:  # before this process changes anything: the boot in which it did
+            os.fsync(self.fd)
+            self._is_synced = True
+        self.write(TABLE + slot, self.get(slot) + by)
 
-    def __setitem__(self, place: int, word: int) -> None:
-        self.check()  # writing past the end would extend the file
-        _write_at(self._fd, word.to_bytes(8, "little"), 8 * (self._first + place))
-        self.check()
-
-    def pair(self, place: int) -> tuple[int, int]:
-        """Two consecutive words."""
-        data = _read_at(self._fd, 16, 8 * (self._first + place))
-        if len(data) < 16:
-            raise _length_changed()
-        return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
-
-    def tobytes(self) -> bytes:
-        data: bytes = _read_at(self._fd, 8 * len(self), 8 * self._first)
-        if len(data) < 8 * len(self):
-            raise _length_changed()
-        return data
-
-    def check(self) -> None:
-        """Raise OSError if the length of the file has changed."""
-        if os.fstat(self._fd).st_size != self._size:
-            raise _length_changed()
+    def repair(self) -> None:
+        """Clear pending changes of dead processes; call it only when no other process uses the table."""
+        words = np.frombuffer(_system.pread(self.fd, 8 * self.slots, 8 * TABLE), "<u8")
+        for slot in np.flatnonzero(words & np.uint64(PENDING)).tolist():
+            self.write(TABLE + slot, (self.get(slot) | PENDING) + 1)
 
     def invalidate(self) -> None:
         """Make the file unusable for all processes, so that none relies on it after missing a change."""
         with contextlib.suppress(OSError):
-            os.ftruncate(self._fd, 0)
-
-    def flush(self) -> None:
-        os.fsync(self._fd)
-
-    def add(self, places: tuple[int, ...], by: int) -> None:
-        """Increment words; the caller holds the lock."""
-        self.check()  # writing past the end would extend the file
-        for place in places:
-            word = self[place] + by
-            _write_at(self._fd, word.to_bytes(8, "little"), 8 * (self._first + place))
-        self.check()
-
-    def repair(self) -> None:
-        """Clear pending changes of dead processes; call it only when no other process uses the table."""
-        words = np.frombuffer(self.tobytes(), dtype="<u8")
-        for slot in np.flatnonzero(words & np.uint64(PENDING)).tolist():
-            self[slot] = (self[slot] | PENDING) + 1
+            os.ftruncate(self.fd, 0)
 
 
-def _length_changed() -> OSError:
-    return OSError(errno.EIO, "another program changed the length of its control file")
-
-
-def open_control(root: str) -> FileCounters | None:
-    """Open `control`, shared with all processes; None if it is missing or invalid."""
-    try:
-        fd = open_regular(os.path.join(root, "control"), os.O_RDWR)
-    except (FileNotFoundError, NotRegularError):
-        return None
-    words = FileCounters(fd, os.fstat(fd).st_size)
-    return words if is_sound(words) else None
-
-
-def is_sound(words: FileCounters) -> bool:
-    """Whether these words are a complete, valid table."""
-    try:
-        words.check()
-        return words.pair(0) == (MAGIC, len(words) - TABLE) and len(words) > TABLE
-    except OSError:
-        return False
-
-
-def make_control(root: str, budget: int) -> None:
-    """Create `control` with a new identity and its blocks allocated, so that a full disk fails here."""
-    slots = 1 << max(6, min(budget // 512, _MAX_SLOTS).bit_length() - 1)
-    words = [MAGIC, slots, *_words(uuid.uuid4().bytes), 0, budget, 0, 0, 0]
-    path = os.path.join(root, "control")
-    fd = create_new(path)
-    try:
-        size = 8 * (TABLE + slots)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(fd, 0, size)
-        else:  # macOS
-            os.write(fd, bytes(size))
-        os.lseek(fd, 0, os.SEEK_SET)
-        os.write(fd, b"".join(word.to_bytes(8, "little") for word in words))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.replace(path + ".new", path)
-
-
-def write_marker(root: str) -> None:
-    """Write the marker of a complete folder."""
-    path = os.path.join(root, MARKER)
-    with open(create_new(path), "w", encoding="utf-8") as file:
-        json.dump({"format": FORMAT, "version": VERSION}, file)
-    os.replace(path + ".new", path)
-
-
-def empty_folder(root: str) -> None:
-    """Remove all records."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(root, MARKER))
-    shutil.rmtree(os.path.join(root, OBJECTS), ignore_errors=True)
-
-
-def prepare(root: str, budget: int, *, alone: bool) -> FileCounters:
+def prepare(root: str, budget: int, *, alone: bool) -> Control:
     """Return the control words of a folder, valid from now on; the caller holds `lock`.
 
     If no other process uses the folder (`alone`), incomplete state is repaired: an incomplete folder, or one
     from before a reboot, is emptied, and pending changes of dead processes are cleared. OSError if the folder
     cannot be created or written, or is damaged while others use it.
     """
-    words = open_control(root) if read_marker(root) == VERSION else None
+    boot = struct.unpack("<2Q", boot_id())
+    control = _opened(root)
     if alone:
-        boot = _words(boot_id())
-        if words is not None and words.pair(BOOT) not in (boot, UNUSED):
-            words = None
-        if words is None:
-            empty_folder(root)
-            make_control(root, budget)
-            words = open_control(root)
-            write_marker(root)
-        assert words is not None
-        words[BOOT], words[BOOT + 1] = boot
-        words.flush()  # before any record or slot is written
-    if words is None:
-        raise OSError(0, "other processes use a cache folder that is damaged")
-    os.makedirs(os.path.join(root, OBJECTS), exist_ok=True)
-    words[BUDGET] = budget
-    return words
+        if control is None or control.read(BOOT, 2) not in (boot, CLEAN):
+            shutil.rmtree(os.path.join(root, OBJECTS), ignore_errors=True)
+            _create(root, budget)
+            control = Control(root)
+        control.write(BOOT, *boot)
+        control.repair()
+    if control is None:
+        raise ChangedError
+    control.write(BUDGET, budget)
+    return control
 
 
-def tier_id(words: FileCounters) -> bytes:
-    """The 16-byte identity that every record of this tier carries."""
-    return b"".join(word.to_bytes(8, "little") for word in words.pair(TIER))
+def _opened(root: str) -> Control | None:
+    """The control file, shared with all processes; None if it is missing or invalid."""
+    try:
+        return Control(root)
+    except (FileNotFoundError, NotRegularError, ChangedError):
+        return None
 
 
-def _words(data: bytes) -> tuple[int, int]:
-    return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
+def _create(root: str, budget: int) -> None:
+    """Create the control file with a new identity; its blocks are allocated, so a full disk fails here."""
+    slots = 1 << max(6, min(budget // 512, _MAX_SLOTS).bit_length() - 1)
+    size = 8 * (TABLE + slots)
+    head = struct.pack("<2Q16s4Q", MAGIC, slots, uuid.uuid4().bytes, 0, budget, *CLEAN)
+    path = os.path.join(root, CONTROL)
+    fd = create_new(f"{path}.new")
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+        else:  # macOS
+            os.write(fd, bytes(size))
+        _system.pwrite(fd, head, 0)
+    finally:
+        os.close(fd)
+    os.replace(f"{path}.new", path)

@@ -9,28 +9,29 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal
 
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 from zarr.buffer import default_buffer_prototype
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import LocalStore
 
 from ...base.byte_ranges import immutable
 from ...base.option_checks import either, invalid_option, size
 from ...base.sync_calls import Synchronous, blocking_copy, complete
 from ...base.transformer import StorageTransformer
-from ...core.errors import UsageError
+from ...core.errors import StorageError, UsageError
 from .access import Work, change, keep, look
 from .folder_control import MIN_BUDGET, check_folder
-from .questions import ListingCache
 from .record import ODD, CachedValue, Part, part_of
 from .single_flight import PendingFetch
+from .source_identity import source_digest, source_of
 from .state import MISS, SHARED, CacheState, CacheStatistics
+from .versions import is_stable
 
 
-class Cache(ListingCache):
+class Cache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"]):
     """Caches values in memory and, optionally, in a second, larger tier on disk.
 
     If the disk is full or fails, `figures().failure` and the logger `zarrstack.cache` report it, and reads
@@ -58,8 +59,6 @@ class Cache(ListingCache):
     when_full
         "evict": a full tier evicts the least recently used values. "keep": it keeps what it holds and caches
         no more, for data that is read in random order again and again.
-    listings
-        Whether listings, and answers of `exists` and `is_empty`, are cached too, in the same tiers.
     source
         A name for the data below, where none can be derived from the store (source_identity.py).
     clock
@@ -98,7 +97,6 @@ class Cache(ListingCache):
         offline: bool = False,
         keep_writes: bool = True,
         when_full: Literal["evict", "keep"] = "evict",
-        listings: bool = False,
         source: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -109,8 +107,6 @@ class Cache(ListingCache):
         either(self, "ttl", ttl, _is_duration, "seconds above 0, or None")
         if when_full not in ("evict", "keep"):
             raise invalid_option(self, "when_full", when_full, "'evict' or 'keep'")
-        if not isinstance(listings, bool):
-            raise invalid_option(self, "listings", listings, "true or false")
         folder = _folder_of(disk)
         if folder is not None:
             check_folder(folder)
@@ -122,7 +118,6 @@ class Cache(ListingCache):
             folder=folder,
             disk_bytes=disk_bytes,
             keeps=when_full == "keep",
-            listings=listings,
             ttl=ttl,
             offline=offline,
             clock=clock,
@@ -151,10 +146,9 @@ class Cache(ListingCache):
     ) -> Buffer | None:
         prototype = prototype or default_buffer_prototype()
         part = None if byte_range is None else part_of(byte_range)
-        landed = self._state.flights.landed
         cached = self._state.in_memory(key, part)
         if cached is None:
-            return await self._read(key, part, prototype, byte_range, landed)
+            return await self._read(key, part, prototype, byte_range)
         return None if cached.data is None else prototype.buffer.from_bytes(cached.data)
 
     def get_sync(
@@ -163,26 +157,26 @@ class Cache(ListingCache):
         """Synchronous `get`; a hit in memory needs no copy of the layer."""
         prototype = prototype or default_buffer_prototype()
         part = None if byte_range is None else part_of(byte_range)
-        landed = self._state.flights.landed
         cached = self._state.in_memory(key, part)
         if cached is None:
-            copy = blocking_copy(self)
-            return complete(copy._read(key, part, prototype, byte_range, landed))  # noqa: SLF001
+            return complete(blocking_copy(self)._read(key, part, prototype, byte_range))  # noqa: SLF001
         return None if cached.data is None else prototype.buffer.from_bytes(cached.data)
 
     async def _read(
-        self, key: str, part: Part, prototype: BufferPrototype, byte_range: ByteRequest | None, landed: int
+        self, key: str, part: Part, prototype: BufferPrototype, byte_range: ByteRequest | None
     ) -> Buffer | None:
-        """Read what was not in memory when `landed` fetches had ended."""
+        """Read what is not in memory: from the folder or from below, one reader for all."""
         state, blocking = self._state, self._blocks
         if not state.ready:
-            await self._open_tier()
+            await self._open_tier(blocking=blocking)
         place = state.versions.place(key)
         if place is None or part is ODD:
             self._online(key)
             return await self._store.get(key, prototype, byte_range)
         while True:
-            flight = state.flights.join((key, part), place.stamp(), blocking=blocking)
+            # What was valid when the read began may be returned when it ends.
+            stamp = place.stamp()
+            flight = state.flights.join((key, part), stamp, blocking=blocking)
             if isinstance(flight, PendingFetch):
                 break
             shared = flight.result() if blocking else await asyncio.wrap_future(flight)
@@ -191,23 +185,19 @@ class Cache(ListingCache):
                 return None if shared.data is None else prototype.buffer.from_bytes(shared.data)
         value, cached = None, None
         try:
-            if state.flights.landed != landed:  # another reader may have cached the value
-                cached = state.remembered(key, part)
-            if cached is None and state.tier is not None:
-                cached = await look(state, key, part, place, blocking=blocking)
+            cached = state.in_memory(key, part)  # another reader may have cached it
+            if cached is None:
+                cached = await look(state, key, part, place, stamp, blocking=blocking)
             if cached is None:
                 if state.offline:
                     self._online(key)
-                stamp, started = place.stable_stamp(), state.clock()
+                started = state.clock()
                 value = await self._store.get(key, prototype, byte_range)
                 data = None if value is None else immutable(value)
-                cached = CachedValue(data, started, -1 if stamp is None else stamp)
-                state.count(MISS, 0 if data is None else len(data))
+                cached = CachedValue(data, started, stamp)
+                state.count(MISS, cached.size)
                 if self._is_kept(part, cached):
-                    if state.tier is None:
-                        state.remember(key, None if data is None else part, cached, place)
-                    else:
-                        await keep(state, key, part, cached, place, blocking=blocking)
+                    await keep(state, key, part, cached, place, blocking=blocking)
         except BaseException as error:
             state.flights.land(flight, None, error)
             raise
@@ -217,7 +207,7 @@ class Cache(ListingCache):
         return None if cached.data is None else prototype.buffer.from_bytes(cached.data)
 
     def _is_kept(self, part: Part, cached: CachedValue) -> bool:
-        if cached.stamp < 0:  # a change is in progress
+        if not is_stable(cached.stamp):
             return False
         return self._negative if cached.data is None else part is None or len(cached.data) > 0
 
@@ -286,9 +276,98 @@ class Cache(ListingCache):
         blocking = blocking or self._blocks
         if not self._state.ready:
             await self._open_tier(blocking=blocking)
-        # A MemoryStore never suspends.
-        suspends = not blocking and type(self._store) is not MemoryStore
-        await change(self._state, path, work, value, blocking=blocking, suspends=suspends)
+        await change(self._state, path, work, value, blocking=blocking)
+
+    # -- what is open, and questions ---------------------------------------------------------------
+
+    def cache_of(self, key: str) -> CacheState:
+        return self._state
+
+    async def _open_tier(self, *, blocking: bool) -> None:
+        state, source = self._state, ""
+        if state.folder is not None:
+            source = source_digest(source_of(self._store) if self._source is None else self._source)
+        if blocking:
+            state.open(source)
+        else:
+            await asyncio.to_thread(state.open, source)
+
+    def close(self) -> None:
+        self._state.close()
+        super().close()
+
+    # Offline, the store below is not opened, because it may no longer exist.
+
+    async def _open(self) -> None:
+        if not self._state.offline:
+            await super()._open()
+
+    async def _ensure_open(self) -> None:
+        if not self._state.offline:
+            await super()._ensure_open()
+
+    @property  # type: ignore[misc]  # WrapperStore's setter only raises
+    def _is_open(self) -> bool:  # type: ignore[override]
+        return self._state.offline or self._store._is_open  # noqa: SLF001
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the store below is read-only; always true offline."""
+        return self._state.offline or self._store.read_only
+
+    def _online(self, key: str, what: str = "is not in the cache") -> None:
+        if self._state.offline:
+            raise StorageError(
+                f"layer 'cache' is offline, and this {what}",
+                key=key,
+                advice="Read it once with offline=False.",
+            )
+
+    async def _from_tiers(self, key: str) -> CachedValue | None:
+        """Return the whole value if a tier holds it."""
+        state = self._state
+        if not state.ready:
+            await self._open_tier(blocking=False)
+        cached, place = state.in_memory(key, None), state.versions.place(key)
+        if cached is not None or place is None:
+            return cached
+        return await look(state, key, None, place, place.stamp(), blocking=False)
+
+    async def exists(self, key: str) -> bool:
+        cached = await self._from_tiers(key)
+        if cached is None:
+            self._online(key)
+            return await self._store.exists(key)
+        return cached.data is not None
+
+    async def getsize(self, key: str) -> int:
+        cached = await self._from_tiers(key)
+        if cached is None:
+            self._online(key)
+            return await self._store.getsize(key)
+        if cached.data is None:
+            raise FileNotFoundError(key)
+        return len(cached.data)
+
+    async def getsize_prefix(self, prefix: str) -> int:
+        self._online(prefix, _LISTS)
+        # Without the slash, zarr 3.1.6 counts `a/c/10` as below `a/c/1`.
+        return await self._store.getsize_prefix(prefix.rstrip("/") + "/" if prefix else "")
+
+    async def is_empty(self, prefix: str) -> bool:
+        self._online(prefix, _LISTS)
+        return await self._store.is_empty(prefix)
+
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        self._online(prefix, _LISTS)
+        return self._store.list_prefix(prefix)
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        self._online(prefix, _LISTS)
+        return self._store.list_dir(prefix)
+
+
+_LISTS = "asks for a listing"
 
 
 def _is_duration(value: Any) -> bool:

@@ -20,8 +20,6 @@ Measured with tracemalloc: 578 bytes for the entry of a missing key (CPython 3.1
 Where: TypeAlias = str | tuple[str, Hashable]
 """A key, or a key and which part or which meaning of its value."""
 Check: TypeAlias = Callable[[CachedValue, VersionedPath], bool]
-
-
 MemoryEntry: TypeAlias = tuple[CachedValue, VersionedPath, int]
 """A cached value, the place that validates it, and its cost in bytes."""
 
@@ -57,7 +55,7 @@ class MemoryTier:
         """Add a value; one larger than the budget is not kept. `is_valid` applies to older values."""
         key = where if isinstance(where, str) else where[0]
         cost = OVERHEAD + len(key) + (0 if cached.data is None else len(cached.data))
-        if self._keeps and self.used + cost > self.budget:
+        if self._keeps and cost <= self.budget < self.used + cost:
             self._remove_invalid(is_valid)
         with self._lock:
             if where in self._entries:

@@ -34,8 +34,6 @@ class PendingFetches:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._flights: dict[Hashable, PendingFetch] = {}
-        self.landed = 0
-        """Fetches that have ended: while the number stays the same, none of them has cached a value."""
 
     def join(
         self, what: Hashable, stamp: int | None, *, blocking: bool
@@ -74,7 +72,6 @@ class PendingFetches:
         with self._lock:
             if self._flights.get(flight.what) is flight:
                 del self._flights[flight.what]
-            self.landed += 1
         if flight.result is None:
             return
         if isinstance(error, Exception):

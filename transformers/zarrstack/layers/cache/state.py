@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import logging
 import threading
 import weakref
@@ -14,15 +12,14 @@ from typing import Final
 from ...system.fork_safety import reset_after_fork
 from .folder_tier import LocalTier
 from .memory_tier import MemoryTier
-from .record import CachedValue, Part, candidates, identity, is_below, slice_value
+from .record import CachedValue, Part, slice_value
 from .single_flight import PendingFetches
-from .versions import OWN_TABLE, OwnCounters, VersionedPath, Versions
+from .versions import OWN_TABLE, OwnCounters, VersionedPath, Versions, is_stable
 
 logger = logging.getLogger("zarrstack.cache")
-LARGEST_LISTING: Final = 64 * 1024 * 1024
-"""Bytes of the largest listing that is cached."""
 PAUSE: Final = 60.0
 """Seconds, by the cache's clock, without writes to a disk tier that failed: a full disk may be cleared."""
+MEMORY, DISK, SHARED, MISS, SERVED, FETCHED = range(6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +73,6 @@ class CacheState:
         folder: str | None,
         disk_bytes: int,
         keeps: bool,
-        listings: bool,
         ttl: float | None,
         offline: bool,
         clock: Callable[[], float],
@@ -84,86 +80,135 @@ class CacheState:
         self.folder, self.disk_bytes = folder, disk_bytes
         self.keeps = keeps
         """Whether a full tier keeps what it holds, and refuses more."""
-        self.listings = listings
         self.memory = MemoryTier(memory_bytes, keeps=keeps)
-        self.flights = PendingFetches()
         self.ttl = ttl
         self.offline = offline
         self.clock = clock
-        self.source = ""
-        self.ready = folder is None
-        """Whether the disk tier, if any, has been opened."""
-        self.opening = threading.Lock()
-        self.tier: LocalTier | None = None
-        self.versions = self._own()
-        self.failure: str | None = None
-        self._pause = 0.0
         self._counts = [0] * 6
-        self._count_lock = threading.Lock()
-        self._held: list[LocalTier] = []
-        weakref.finalize(self, _close_all, self._held)
+        self.tier: LocalTier | None = None
+        self._leave: weakref.finalize[[], CacheState] | None = None
+        self.after_fork()
         reset_after_fork(self)
 
-    # -- the tiers ------------------------------------------------------------------------------
+    def after_fork(self) -> None:
+        """Replace everything inherited from the parent process, including its files and locks."""
+        if self.tier is not None and self._leave is not None:
+            self._leave.detach()
+            self.tier.abandon()
+        self.flights = PendingFetches()
+        self.memory = MemoryTier(self.memory.budget, keeps=self.keeps)
+        self._opening = threading.Lock()
+        self._count_lock = threading.Lock()
+        self._reset()
 
-    def _own(self) -> Versions:
-        return Versions(OwnCounters(), OWN_TABLE, threading.Lock())
+    def _reset(self) -> None:
+        """Return to the initial state, keeping the statistics."""
+        self._leave_tier()
+        self.failure: str | None = None
+        self._pause = 0.0
+        self._source = ""
+        self.ready = self.folder is None
+        """Whether the disk tier, if any, has been opened."""
 
-    def open(self, root: str, source: str) -> None:
-        """Open the disk tier, once, for the source with this digest."""
-        with self.opening:
-            if not self.ready:
-                self.source = source
-                self._open_folder(root, self.disk_bytes)
-                self.ready = True
-
-    def _open_folder(self, root: str, budget: int) -> None:
-        """Use a folder as the disk tier; on failure, report it and continue without the tier."""
-        # a strong reference would keep this object alive through its tier
-        disable = weakref.WeakMethod(self.disable)
-
-        def failed(tier: LocalTier, error: OSError) -> None:
-            if (method := disable()) is not None:
-                method(tier, error)
-
-        try:
-            tier = LocalTier(root, budget, self.source, failed, keeps=self.keeps)
-        except OSError as error:
-            self.report(f"the disk tier in {root} cannot be used", error)
-            return
-        self._held[:] = [tier]
+    def _leave_tier(self) -> None:
+        if self._leave is not None:
+            self._leave()
+        self.tier = self._leave = None
+        self._versions = Versions(OwnCounters(), OWN_TABLE, threading.Lock())
         self.memory.drop_below("")
-        self.tier, self.versions = tier, tier.versions
 
-    def current_tier(self) -> LocalTier | None:
-        """The disk tier, reopened if its folder was removed; None if there is none or it is switched off."""
+    # -- the disk tier ----------------------------------------------------------------------------
+
+    def open(self, source: str) -> None:
+        """Open the disk tier, once, for the source with this digest."""
+        with self._opening:
+            if self.ready or self.folder is None:
+                return
+            self._source = source
+            try:
+                tier = LocalTier(self.folder, self.disk_bytes, source, keeps=self.keeps)
+            except OSError as error:
+                self._report(f"the disk tier in {self.folder} cannot be used", error)
+            else:
+                self.memory.drop_below("")
+                self.tier, self._versions = tier, tier.versions
+                # At the latest when this object is gone, or the interpreter ends.
+                self._leave = weakref.finalize(self, tier.close)
+            self.ready = True
+
+    def close(self) -> None:
+        """Leave the disk tier and clear the memory; the next use reopens the tier."""
+        with self._opening:
+            self._reset()
+
+    @property
+    def versions(self) -> Versions:
+        """The table in use.
+
+        A folder that was removed is made again. A disk tier whose table has failed in another way is switched
+        off, for other processes too.
+        """
+        failure = self._versions.failure
+        if failure is not None:
+            with self._opening:
+                if self.tier is not None and self._versions.failure is not None:
+                    self.ready = not isinstance(failure, FileNotFoundError)
+                    if self.ready:
+                        self.tier.invalidate()
+                        self._report(f"the disk tier in {self.folder} is switched off", failure)
+                    self._leave_tier()
+            self.open(self._source)
+        return self._versions
+
+    def begin(self, path: str) -> tuple[VersionedPath, int]:
+        """Begin a change of a key or folder, which every process that shares the folder sees."""
+        while True:
+            place = self.versions.change(path)
+            begun = place.begin()
+            if place.table is self.versions:  # it has not failed
+                return place, begun
+
+    def invalidate(self, path: str) -> None:
+        """Make what is cached of a key, or below a folder, invalid for all processes; "" also removes it."""
+        place, begun = self.begin(path)
+        place.end(begun)
+        self.memory.drop_below(path)
+        if not path and self.tier is not None:
+            self.tier.remove_all()
+
+    def from_disk(
+        self, key: str, record: Part, part: Part, place: VersionedPath, stamp: int, *, inline: bool
+    ) -> CachedValue | None:
+        """Read a record, or a part of it, if it was valid at this stamp of its path."""
         tier = self.tier
-        if tier is None:
+        if tier is None or tier.versions is not place.table:
             return None
-        if tier.is_current():
-            if tier.is_sound():
-                return tier
-            self.disable(tier, OSError(errno.EIO, "another program wrote to its control file"))
-            return None
-        with self.opening:
-            if self.tier is tier:
-                tier.close()
-                self.tier, self.versions = None, self._own()
-                self.memory.drop_below("")
-                self._open_folder(tier.root, tier.budget)
-        return self.tier
+        cached = tier.read(key, record, part, inline=inline)
+        if cached is None or self._is_fresh(cached, stamp):
+            return cached
+        if self.keeps and not self.offline and not self.is_valid(cached, place):
+            tier.remove(key, record)  # otherwise it would occupy a full folder for ever
+        return None
 
-    def disable(self, tier: LocalTier, error: OSError) -> None:
-        """Switch off a disk tier that can no longer track changes by other processes."""
-        tier.invalidate()
-        with self.opening:
-            if self.tier is tier:
-                _close_all(self._held)
-                self.memory.drop_below("")
-                self.tier, self.versions = None, self._own()
-                self.report(f"the disk tier in {tier.root} is switched off", error)
+    def to_disk(
+        self, key: str, part: Part, cached: CachedValue, place: VersionedPath, *, inline: bool
+    ) -> None:
+        """Write a record if the disk tier accepts it; fails only with WouldTakeLongError."""
+        tier = self.tier
+        if tier is None or tier.versions is not place.table:
+            return
+        if self.failure is not None and 0 < self._pause - self.clock() <= PAUSE:
+            return
+        try:
+            tier.write(key, part, cached, inline=inline)
+        except FileNotFoundError as error:  # it was removed
+            tier.versions.failure = error
+        except OSError as error:
+            self._report(f"cannot write to the disk tier in {tier.root}", error)
+        else:
+            self.failure = None
 
-    def report(self, what: str, error: Exception) -> None:
+    def _report(self, what: str, error: Exception) -> None:
         """Report a failure of the disk tier; reads continue without it."""
         text = f"{what}: {error}"
         if self.failure is None:
@@ -171,78 +216,38 @@ class CacheState:
         self.failure = text
         self._pause = self.clock() + PAUSE
 
-    def may_write(self) -> bool:
-        """Whether the disk tier accepts new records: after a failure, only once a pause has passed."""
-        return self.tier is not None and (self.failure is None or not 0 < self._pause - self.clock() <= PAUSE)
+    # -- the memory tier --------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Leave the disk tier and clear the memory; the next use reopens the tier."""
-        with self.opening:
-            _close_all(self._held)
-            self.reset()
+    def is_valid(self, cached: CachedValue, place: VersionedPath) -> bool:
+        """Whether nothing on its path has changed since a value was fetched, and it is within its ttl."""
+        return place.table is self._versions and self._is_fresh(cached, place.stamp())
 
-    def reset(self) -> None:
-        """Return to the initial state, keeping the statistics."""
-        self.memory.drop_below("")
-        self.tier, self.versions = None, self._own()
-        self.failure = None
-        self.ready = self.folder is None
+    def _is_fresh(self, cached: CachedValue, stamp: int) -> bool:
+        """Offline, any age is. If the clock was set back, the age is negative, and the value is not."""
+        return cached.stamp == stamp and (
+            self.ttl is None or self.offline or 0 <= self.clock() - cached.stored < self.ttl
+        )
 
-    def after_fork(self) -> None:
-        """Replace everything inherited from the parent process, including its files and locks."""
-        for tier in self._held:
-            tier.abandon()
-        self._held.clear()
-        self.opening = threading.Lock()
-        self._count_lock = threading.Lock()
-        self.flights = PendingFetches()
-        self.memory = MemoryTier(self.memory.budget, keeps=self.keeps)
-        self.reset()
-
-    def invalidate(self, path: str) -> None:
-        """Make what is cached of a key, or below a folder, invalid for all processes, and remove it."""
-        tier = self.current_tier()
-        place = self.change_place(path)
-        place.table.end(place, place.table.begin(place))
-        self.memory.drop_below(path)
-        if tier is not None:
-            tier.remove_if(lambda ident: is_below(ident, self.source, path))
-
-    # -- looking up -------------------------------------------------------------------------------
-
-    def change_place(self, path: str) -> VersionedPath:
-        """Place of a key or folder that changes.
-
-        Listings are invalidated if any process may have cached one: those that share a folder do not know
-        each other's options.
-        """
-        return self.versions.change(path, listings=self.listings or self.tier is not None)
-
-    def remembered(self, key: str, part: Part) -> CachedValue | None:
-        """Look up the memory tier and return the requested part."""
-        if part is None:
-            entry = self.memory.get(key)
-            return None if entry is None or not self.is_valid(entry[0], entry[1]) else entry[0]
-        for each in candidates(part):
+    def in_memory(self, key: str, part: Part) -> CachedValue | None:
+        """Look up a part of a value in memory, counted as a hit."""
+        for each in (None,) if part is None else (None, part):
             entry = self.memory.get(key if each is None else (key, each))
             if entry is not None and self.is_valid(entry[0], entry[1]):
                 piece = entry[0] if each == part else slice_value(entry[0], part)
                 if piece is not None:
+                    self.count(MEMORY, piece.size)
                     return piece
         return None
 
-    def in_memory(self, key: str, part: Part) -> CachedValue | None:
-        """`remembered`, counted as a hit."""
-        cached = self.remembered(key, part)
-        if cached is not None:
-            self.count(MEMORY, cached.size)
-        return cached
+    def remember(self, key: str, part: Part, cached: CachedValue, place: VersionedPath) -> None:
+        """Store a value in memory."""
+        self.memory.put(key if part is None else (key, part), cached, place, self.is_valid)
 
     def version_of(self, key: str) -> tuple[VersionedPath, int, float] | None:
         """What `remember_as` needs to know from before the fetch; None while the key changes."""
         place = self.versions.place(key)
-        stamp = None if place is None else place.stable_stamp()
-        return None if place is None or stamp is None else (place, stamp, self.clock())
+        stamp = -1 if place is None else place.stamp()
+        return (place, stamp, self.clock()) if place is not None and is_stable(stamp) else None
 
     def remember_as(
         self,
@@ -272,50 +277,7 @@ class CacheState:
         self.count(MEMORY, entry[0].size)
         return entry[0].data
 
-    def on_disk(
-        self, tier: LocalTier, ident: bytes, place: VersionedPath, part: Part = None
-    ) -> CachedValue | None:
-        """Read a valid record, or a part of its value, from the disk tier."""
-        cached = tier.read(ident, part)
-        if cached is None or self.is_valid(cached, place):
-            return cached
-        if self.keeps and not self.offline:  # otherwise it would occupy a full folder for ever
-            tier.remove(ident)
-        return None
-
-    def is_valid(self, cached: CachedValue, place: VersionedPath) -> bool:
-        """Whether nothing on its path has changed since a value was fetched, and it is within its ttl.
-
-        Offline, any age is. If the clock was set back, the age is negative and the value is fetched again.
-        """
-        return (
-            place.table is self.versions
-            and cached.stamp == self.versions.stamp(place.slots)
-            and (self.ttl is None or self.offline or 0 <= self.clock() - cached.stored < self.ttl)
-        )
-
-    def remember(self, key: str, part: Part, cached: CachedValue, place: VersionedPath) -> None:
-        """Store a value in memory."""
-        self.memory.put(key if part is None else (key, part), cached, place, self.is_valid)
-
-    def to_disk(self, key: str, part: Part, cached: CachedValue, place: VersionedPath) -> None:
-        """Store a value in the disk tier if it accepts writes; never fails."""
-        tier = self.current_tier()
-        if tier is None or tier.versions is not place.table or not self.may_write():
-            return
-        try:
-            tier.write(identity(self.source, key, part), cached)
-        except OSError as error:
-            self.report(f"cannot write to the disk tier in {tier.root}", error)
-        else:
-            self.failure = None
-
     # -- counting -------------------------------------------------------------------------------
-
-    @property
-    def listing_limit(self) -> int:
-        """Largest listing in bytes that is cached: a quarter of a tier's budget."""
-        return min(LARGEST_LISTING, max(self.memory.budget, self.disk_bytes if self.folder else 0) // 4)
 
     def count(self, what: int, size: int) -> None:
         """Count a read; `what` is MEMORY, DISK, SHARED or MISS."""
@@ -342,12 +304,3 @@ class CacheState:
             damaged=0 if tier is None else tier.damaged,
             failure=self.failure,
         )
-
-
-MEMORY, DISK, SHARED, MISS, SERVED, FETCHED = range(6)
-
-
-def _close_all(tiers: list[LocalTier]) -> None:
-    while tiers:
-        with contextlib.suppress(OSError):
-            tiers.pop().close()
