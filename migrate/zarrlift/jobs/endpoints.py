@@ -23,6 +23,7 @@ from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import Place, is_url, open_storage
 from ..storage.transformer_stack import with_layers, without_layers
+from ..transfer.size_samples import SizeSamples
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .executors import RunOptions, out_of_reach
@@ -163,6 +164,7 @@ class Endpoints:
             elsewhere=elsewhere,
             inventories=inventories,
             earlier=earlier,
+            samples=SizeSamples(self.source),
         )
         if self.destination.on_branch:
             from .branch import fitted

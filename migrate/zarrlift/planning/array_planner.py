@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSON, JSONObject
@@ -19,6 +19,7 @@ from ..archive.chunk_inventory import (
 from ..archive.nodes import ArrayNode, Layout, Node
 from ..conventions import Change
 from ..conventions.apply import ConventionChanges
+from ..core.chain.unchanged_bytes import keep_problems
 from ..core.grid.frames import N5Blocks
 from ..core.identity_cache import IdentityCache
 from ..core.problems import any_refusal, note, refusal
@@ -37,14 +38,18 @@ from .chunk_checks import (
 )
 from .destination import destination_layout
 from .equal_chains import equal_layout
-from .estimates import Work, work_of
+from .estimates import Ratio, Samples, Work, work_of
 from .inventories import Inventories, digests
 from .plans import ArrayPlan
 from .reader_limits import reader_problems
+from .recipe_checks import changes_payloads
 from .routes import Move, Route, route_between
 from .zarr_json import array_head, strict_attributes
 
 _Notes: TypeAlias = tuple[Problem, ...]
+_GROWN: Final = 1.2
+"""How many times larger an array must become to be noted, and by how many bytes."""
+_WORTH_NOTING: Final = 4096
 
 
 @dataclass(eq=False)
@@ -64,10 +69,16 @@ class ArrayPlanner:
     sharing: int | None = None
     earlier: Mapping[str, Layout]
     """The layouts of an existing result by path."""
+    samples: Samples | None
+    """Without it, sizes are guessed."""
     inventories: Inventories | None
     """May have an earlier listing of an array, which need not be repeated; counts what is listed."""
 
     def __post_init__(self) -> None:
+        self.grown: list[tuple[int, int, tuple[str, ...]]] = []
+        """Bytes of the source and of the result of arrays that become much larger; values of `--codecs` that
+        keep the bytes.
+        """
         self._trailing = TrailingBytes(self.storage)
         self._destination = IdentityCache(self._new_destination)
         self._named = IdentityCache(lambda layout, names: replace(layout, dimension_names=names))
@@ -112,19 +123,17 @@ class ArrayPlanner:
         if isinstance(blocks, Problem):
             problems.append(blocks.at(node=node.path))
             blocks = None
-        work, blocks, notes = self._work(node.path, source, destination, route, inventory, blocks)
+        move = Move(path=node.path, source=source, destination=destination, route=route, values=recipe.values)
+        ratio = None
+        encodes = route.decodes or (route.name == "reframe" and isinstance(source.frame, N5Blocks))
+        if self.samples is not None and encodes and inventory.certain and not any_refusal(problems):
+            ratio = self.samples(move, inventory)
+        work, blocks, notes = self._work(move, inventory, blocks, ratio)
         problems.extend(notes)
         planned = ArrayPlan(
-            move=Move(
-                path=node.path,
-                source=source,
-                destination=destination,
-                route=route,
-                values=recipe.values,
-                block_shape=None if blocks is None else blocks.shape,
-                piece_shape=None if blocks is None else blocks.piece,
-                run_shape=None if blocks is None else blocks.run,
-            ),
+            move=move
+            if blocks is None
+            else replace(move, block_shape=blocks.shape, piece_shape=blocks.piece, run_shape=blocks.run),
             document=document,
             fill_is_null=node.fill_is_null,
             chunks=len(inventory.indexes),
@@ -142,7 +151,21 @@ class ArrayPlanner:
             source_digests=digests(node.documents),
             problems=tuple(problems),
         )
+        if ratio is not None and recipe.codecs.mode == "portable" and not changes_payloads(recipe):
+            self._note_growth(planned, recipe)
         return planned, inventory
+
+    def _note_growth(self, planned: ArrayPlan, recipe: ArrayRecipe) -> None:
+        """Remember an array that becomes much larger, if an option avoids it."""
+        before, after, source = planned.bytes_in, planned.bytes_out, planned.source
+        if after <= _GROWN * before or after - before < _WORTH_NOTING:
+            return
+        named = replace(recipe, codecs="registered")
+        ways = ["registered"] if equal_layout(source, named)[0].chain != source.chain else []
+        if not any(keep_problems(source.chain, source.data_type)):
+            ways.append("keep")
+        if ways:
+            self.grown.append((before, after, tuple(ways)))
 
     def _result(
         self, node: ArrayNode, source: Layout, recipe: ArrayRecipe, inventory: Inventory
@@ -157,18 +180,14 @@ class ArrayPlanner:
         return layout, attributes, (*problems, *notes)
 
     def _work(
-        self,
-        path: str,
-        source: Layout,
-        destination: Layout,
-        route: Route,
-        inventory: Inventory,
-        blocks: Blocks | None,
+        self, move: Move, inventory: Inventory, blocks: Blocks | None, ratio: Ratio | None
     ) -> tuple[Work, Blocks | None, _Notes]:
         """The work of moving the chunks, the blocks in which they are moved, and a note about two passes."""
+        path, source, destination, route = move.path, move.source, move.destination, move.route
         if blocks is None:
             memory = memory_of_pairs(source, destination, self.buffers) if route.name != "stay" else None
-            return work_of(source, destination, route, inventory, None, memory=memory), None, ()
+            work = work_of(source, destination, route, inventory, None, memory=memory, ratio=ratio)
+            return work, None, ()
         if self.listing:
             from .two_passes import passes_note, two_passes, work_of_passes
 
@@ -176,9 +195,10 @@ class ArrayPlanner:
                 source, destination, blocks, self.budget, path, buffers=self.buffers, sharing=self.sharing
             )
             if passes is not None:
-                work = work_of_passes(passes, source, destination, route, inventory)
+                work = work_of_passes(passes, source, destination, route, inventory, ratio)
                 return work, passes.second, (passes_note(passes, blocks).at(node=path),)
-        return work_of(source, destination, route, inventory, blocks, memory=blocks.memory), blocks, ()
+        work = work_of(source, destination, route, inventory, blocks, memory=blocks.memory, ratio=ratio)
+        return work, blocks, ()
 
     def attributes(self, node: Node, change: Change, recipe: ArrayRecipe) -> tuple[JSONObject, _Notes]:
         """The attributes of a node's result, and notes about them."""

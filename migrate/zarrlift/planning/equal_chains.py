@@ -72,7 +72,7 @@ def equal_layout(source: Layout, recipe: ArrayRecipe) -> tuple[Layout, tuple[Pro
             message = "packed values keep their stored bytes, under registered names"
             notes.append(note("codec", message, found=_shown(packed), expected=_shown(named[1:])))
             chain = Chain((*chain.codecs[: first - 1], *named, *tail[1:]))
-    return (replace(source, chain=chain) if notes else source), tuple(notes)
+    return source if chain == source.chain else replace(source, chain=chain), tuple(notes)
 
 
 def registered_form(

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from ..archive.chunk_inventory import Inventory, task_bounds
 from ..archive.nodes import Layout
-from ..core.grid.frames import Shards
+from ..core.grid.frames import N5Blocks, Shards
 from ..core.grid.grid import Grid
 from ..core.grid.overlap import touched, touches
+from ..core.n5.blocks import head_bytes
 from .blocks import Blocks, block_bounds
-from .routes import IntermediateArray, Route
+from .routes import IntermediateArray, Move, Route
 
 if TYPE_CHECKING:
     from .plans import Plan
 
 DENSE: Final = 4
-"""Typical ratio of decoded to encoded bytes; used only for figures marked as estimates."""
+"""Typical ratio of decoded to encoded bytes, where no chunk was sampled."""
+
+
+class Ratio(NamedTuple):
+    """What the sampled payloads of an array become."""
+
+    per_byte: float | None
+    """Bytes for each stored byte of the source; None if the payloads do not correspond."""
+    per_value: float
+
+
+class Samples(Protocol):
+    """Samples chunks of an array; None if it has no result."""
+
+    def __call__(self, move: Move, inventory: Inventory, /) -> Ratio | None:
+        """The ratio of an array, or of its kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +63,12 @@ def work_of(
     *,
     memory: int | None,
     decoded: bool = False,
+    ratio: Ratio | None = None,
 ) -> Work:
     """The work of one pass over an array's chunks.
 
     `memory` is that of one worker. `decoded`: what is read is an intermediate array, which is hardly
-    compressed.
+    compressed. `ratio` is that of a sample of the whole conversion.
     """
     indexes, bytes_in = inventory.indexes, inventory.total_bytes
     if bytes_in is None:
@@ -82,7 +99,7 @@ def work_of(
         bounds = block_bounds(inventory, source, blocks, bytes_in, written)
     return Work(
         bytes_in=bytes_in,
-        bytes_out=_bytes_out(source, destination, route, bytes_in, inventory, objects),
+        bytes_out=_bytes_out(source, destination, route, bytes_in, inventory, objects, ratio),
         bytes_out_known=inventory.sizes is not None and route.name == "relink",
         bounds=bounds,
         times_read=times,
@@ -111,16 +128,30 @@ def plan_totals(plan: Plan) -> dict[str, Any]:
 
 
 def _bytes_out(
-    source: Layout, destination: Layout, route: Route, bytes_in: int, inventory: Inventory, objects: int
+    source: Layout,
+    destination: Layout,
+    route: Route,
+    bytes_in: int,
+    inventory: Inventory,
+    objects: int,
+    ratio: Ratio | None,
 ) -> int:
     """Bytes to write; an estimate unless payloads are unchanged."""
     if route.name == "relink" or not inventory.certain:
         return bytes_in
     payloads = max(bytes_in - len(inventory.indexes) * _index(source), 0)
+    if ratio is not None:
+        if ratio.per_byte is not None and inventory.total_bytes is not None:
+            payloads = round(payloads * ratio.per_byte)
+        else:
+            payloads = round(_values(source, destination, inventory) * ratio.per_value)
+        return payloads + objects * _index(destination)
     compresses, compressed_before = _compresses(destination), _compresses(source)
     if route.name != "reframe" and not (compresses and compressed_before):
         decoded = _decoded(source, destination, payloads * (DENSE if compressed_before else 1), inventory)
         payloads = decoded // DENSE if compresses else decoded
+    elif isinstance(source.frame, N5Blocks):
+        payloads = max(payloads - len(inventory.indexes) * head_bytes(len(source.shape) - 1), 0)
     return payloads + objects * _index(destination)
 
 

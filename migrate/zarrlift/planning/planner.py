@@ -25,6 +25,7 @@ from ..conventions.apply import ConventionChanges, apply_conventions, look_for
 from ..core.json_document import document
 from ..core.node_paths import names_below
 from ..core.problems import any_refusal, note, refusal, warning
+from ..core.units import bytes_text
 from ..formats.tree.documents import read_each
 from ..recipe.options import Reading
 from ..recipe.recipe import ArrayRecipe, Recipe
@@ -33,6 +34,7 @@ from ..storage.local.files import existing_directory
 from ..storage.local.storage import LocalStorage
 from .array_planner import ArrayPlanner
 from .blocks import memory_budget, store_buffers, worker_budget
+from .estimates import Samples
 from .inventories import Inventories, digests
 from .plans import ArrayPlan, GroupPlan, Plan, Refusal
 from .reader_limits import reader_problems
@@ -53,13 +55,15 @@ def make_plan(
     elsewhere: bool = False,
     inventories: Inventories | None = None,
     earlier: Mapping[str, Layout] | None = None,
+    samples: Samples | None = None,
 ) -> Plan:
     """The plan for an archive.
 
     `destination` is None in place. Without `listing`, chunks are not listed: the plan then contains layouts,
     but no amounts. `elsewhere`: workers are on other machines, and the memory is that of each. Listings are
     put into `inventories`, which may hold earlier ones that are still valid; by default, none is kept.
-    `earlier` are the layouts of an existing result by path, whose automatic shards are kept.
+    `earlier` are the layouts of an existing result by path, whose automatic shards are kept. `samples`
+    re-encodes a few chunks, to estimate sizes; without it, they are guessed.
     A node that cannot be migrated becomes a `Refusal`; only a recipe that is invalid for every array raises
     (UsageError).
     """
@@ -83,6 +87,7 @@ def make_plan(
         buffers=store_buffers(storage, destination),
         sharing=1 if elsewhere else None,
         earlier=earlier or {},
+        samples=samples,
         inventories=inventories,
     )
     for node in map(applied.described, archive.nodes):
@@ -126,6 +131,7 @@ def make_plan(
     root_is_group = any(group.path == "" for group in groups)
     strays = archive.problems if in_place else applied.strays(archive.problems)
     problems = [*strays, *_unmatched(recipe, archive), *_unnoticed(unnoticed), *_unlisted(storage, arrays)]
+    problems.extend(_grown(planner.grown))
     result = Plan(
         source=archive.url,
         destination=archive.url if destination is None else destination,
@@ -216,6 +222,26 @@ def _unnoticed(arrays: int) -> list[Problem]:
             "chunks that are rewritten during the job cannot be detected",
             found=f"no ETags or times in the listing of the source, for {arrays} arrays",
             advice="Do not write to the source until the job is complete.",
+        )
+    ]
+
+
+def _grown(arrays: Sequence[tuple[int, int, tuple[str, ...]]]) -> list[Problem]:
+    """A note on arrays whose decoded values take much more space, with the ways to avoid this."""
+    if not arrays:
+        return []
+    before, after = (sum(figures[place] for figures in arrays) for place in (0, 1))  # type: ignore[misc]
+    ways = [
+        f"--codecs {way}" for way in ("registered", "keep") if any(way in figures[2] for figures in arrays)
+    ]
+    count = f"{len(arrays)} array" + ("s are" if len(arrays) > 1 else " is")
+    return [
+        note(
+            "size",
+            f"{count} foreseen to become {after / max(before, 1):.1f} times as large with portable codecs",
+            found=f"{bytes_text(before)} stored",
+            expected=f"about {bytes_text(after)}",
+            advice=f"To keep the stored bytes, for fewer readers: {' or '.join(ways)}.",
         )
     ]
 

@@ -26,7 +26,7 @@ from ..storage.base import STORE_READ, STORE_WRITTEN
 from ..storage.local.own_names import PASSES
 from .blocks import BASE, Blocks, available_cores, block_bounds
 from .boxes import choose_blocks
-from .estimates import Work, work_of
+from .estimates import Ratio, Work, work_of
 from .routes import IntermediateArray, Route
 
 Shape = tuple[int, ...]
@@ -94,12 +94,17 @@ def two_passes(
 
 
 def work_of_passes(
-    passes: TwoPasses, source: Layout, destination: Layout, route: Route, inventory: Inventory
+    passes: TwoPasses,
+    source: Layout,
+    destination: Layout,
+    route: Route,
+    inventory: Inventory,
+    ratio: Ratio | None,
 ) -> Work:
     """The work of both passes; its bounds are those of the second."""
     first, second = passes.first, passes.second
     memory = max(first.memory or 0, second.memory or 0)
-    work = work_of(source, destination, route, inventory, second, memory=memory, decoded=True)
+    work = work_of(source, destination, route, inventory, second, memory=memory, decoded=True, ratio=ratio)
     between = IntermediateArray(
         layout=passes.between,
         block_shape=first.shape,

@@ -283,12 +283,12 @@ def test_drop_empty_leaves_out_chunks_of_fill(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "times"),
-    [(None, "zstd:3", 0.25), (numcodecs.Zstd(), "none", 4), (numcodecs.Zstd(), "gzip", 1)],
+    ("before", "after"),
+    [(None, "zstd:3"), (numcodecs.Zstd(), "none"), (numcodecs.Zstd(), "gzip")],
     ids=["compressed now", "no longer compressed", "compressed otherwise"],
 )
-def test_a_plan_counts_texts_by_what_they_take_now(
-    tmp_path: Path, before: numcodecs.abc.Codec | None, after: str, times: float
+def test_a_plan_foresees_what_texts_take(
+    tmp_path: Path, before: numcodecs.abc.Codec | None, after: str
 ) -> None:
     """Their number says nothing: a text may be a name, or a page."""
     pages = [f"page {number} " * 500 for number in range(6)]
@@ -298,7 +298,8 @@ def test_a_plan_counts_texts_by_what_they_take_now(
     made[:] = np.array(pages, dtype=object)
     recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=after))
     (array,) = zarrlift.plan(tmp_path / "old", tmp_path / "new", recipe=recipe).arrays
-    assert array.bytes_out == pytest.approx(array.bytes_in * times, abs=1)
+    outcome = zarrlift.migrate(tmp_path / "old", tmp_path / "new", recipe=recipe)
+    assert array.bytes_out == pytest.approx(outcome.bytes_out, abs=1)
     assert not array.bytes_out_known
 
 

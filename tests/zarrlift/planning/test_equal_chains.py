@@ -230,6 +230,31 @@ def test_by_default_only_a_filter_that_does_nothing_is_left_out(tmp_path: Path) 
     assert names["packed"] == ["bytes", "blosc"]
 
 
+def test_a_plan_says_what_grows_and_how_to_keep_it_packed(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 60_000, 40_000)
+    packing = PACKED(0, 10_000, "<f8", "<u2")
+    group = tmp_path / "old"
+    packed_archive(group)
+    document = json.loads((group / "packed" / ".zarray").read_text())
+    document |= {"shape": [40_000], "chunks": [40_000], "filters": [packing.get_config()]}
+    (group / "packed" / ".zarray").write_text(json.dumps(document))
+    (group / "packed" / "0").write_bytes(numcodecs.Zstd(3).encode(packing.encode(values / 10_000)))
+    plan = zarrlift.plan(group, tmp_path / "new")
+    (grown,) = [problem for problem in plan.problems if problem.kind == "size"]
+    assert "1 array is foreseen to become" in grown.message
+    assert (grown.found or "").endswith("kB stored")
+    assert "about" in (grown.expected or "")
+    assert "--codecs registered or --codecs keep" in (grown.advice or "")
+    for way in ("registered", "keep"):
+        kept = zarrlift.plan(
+            group,
+            tmp_path / "new",
+            recipe=zarrlift.Recipe(base=ArrayRecipe(codecs=way), exclude=("unproven",)),
+        )
+        assert not [problem for problem in kept.problems if problem.kind == "size"]
+        assert sum(array.bytes_out for array in kept.arrays) < 100_000
+
+
 def test_in_place_a_filter_that_does_nothing_is_left_out(tmp_path: Path) -> None:
     packed_archive(tmp_path / "old")
     zarrlift.migrate(tmp_path / "old", in_place=True, recipe=zarrlift.Recipe(include=("rounded",)))
