@@ -6,8 +6,8 @@ reads and writes it; see `core.shard_index` for the bytes, `base.chunks` for the
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from zarr.abc.buffer import Buffer, BufferPrototype
@@ -17,7 +17,7 @@ from ...base.byte_ranges import content
 from ...base.chunks import ChunkNames
 from ...base.descend import UNBOUND, descend, remove_below
 from ...base.locations import Location, location_of, same_location
-from ...base.transformer import StorageTransformer, Values
+from ...base.transformer import StorageTransformer
 from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject
@@ -25,7 +25,7 @@ from ...core.shard_index import IndexFormat
 from ...system.shared_locks import SharedLock, lock_of, run_to_completion
 from .listing import list_below, list_names
 from .shard import ChunkChange, Place, ShardForm
-from .stored_shard import ShardWriters, StoredShard
+from .stored_shard import OpenShard, ShardWriters, StoredShard
 
 
 class Sharding(StorageTransformer):
@@ -162,67 +162,34 @@ class Sharding(StorageTransformer):
 
         A chunk takes one ranged read for the shard's index and one for its bytes.
         """
-        chunk = self._names.coordinates(key)
-        if chunk is None:
+        if (chunk := self._names.coordinates(key)) is None:
             return await self._store.get(key, prototype, byte_range)
-        where, place = self._form.locate(chunk)
-        shard = self._names.key(where)
-        async with self._lock(shard).reading():
-            return await (await self._shard(shard).open()).get(place, prototype, byte_range)
-
-    async def get_partial_values(
-        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
-    ) -> Values:
-        """Return values or ranges in the requested order; the index of each shard is read once."""
-        wanted: dict[str, list[tuple[int, Place, ByteRequest | None]]] = {}
-        others: list[tuple[int, str, ByteRequest | None]] = []
-        requests = list(key_ranges)
-        values: Values = [None] * len(requests)
-        for number, (key, part) in enumerate(requests):
-            if (chunk := self._names.coordinates(key)) is None:
-                others.append((number, key, part))
-                continue
-            where, place = self._form.locate(chunk)
-            wanted.setdefault(self._names.key(where), []).append((number, place, part))
-
-        async def plain(number: int, key: str, part: ByteRequest | None) -> None:
-            values[number] = await self._store.get(key, prototype, part)
-
-        async def sharded(shard: str, parts: list[tuple[int, Place, ByteRequest | None]]) -> None:
-            async with self._lock(shard).reading():
-                opened = await self._shard(shard).open()
-                wanted_parts = (opened.get(place, prototype, part) for _, place, part in parts)
-                results = await asyncio.gather(*wanted_parts)
-            for (number, _, _), value in zip(parts, results, strict=True):
-                values[number] = value
-
-        await asyncio.gather(
-            *(plain(*other) for other in others), *(sharded(shard, parts) for shard, parts in wanted.items())
-        )
-        return values
+        async with self._opened(chunk) as (shard, place):
+            return await shard.get(place, prototype, byte_range)
 
     async def exists(self, key: str) -> bool:
         """Whether the key has a value; for a chunk, according to the index of its shard."""
-        chunk = self._names.coordinates(key)
-        if chunk is None:
+        if (chunk := self._names.coordinates(key)) is None:
             return await self._store.exists(key)
-        where, place = self._form.locate(chunk)
-        shard = self._names.key(where)
-        async with self._lock(shard).reading():
-            return place in await self._shard(shard).open()
+        async with self._opened(chunk) as (shard, place):
+            return place in shard
 
     async def getsize(self, key: str) -> int:
         """Length of the value in bytes; for a chunk, according to the index of its shard."""
-        chunk = self._names.coordinates(key)
-        if chunk is None:
+        if (chunk := self._names.coordinates(key)) is None:
             return await self._store.getsize(key)
+        async with self._opened(chunk) as (shard, place):
+            if (length := await shard.getsize(place)) is None:
+                raise FileNotFoundError(key)
+            return length
+
+    @asynccontextmanager
+    async def _opened(self, chunk: Place) -> AsyncIterator[tuple[OpenShard, Place]]:
+        """The shard of a chunk, which no writer changes meanwhile, and the chunk's place in it."""
         where, place = self._form.locate(chunk)
-        shard = self._names.key(where)
-        async with self._lock(shard).reading():
-            length = await (await self._shard(shard).open()).getsize(place)
-        if length is None:
-            raise FileNotFoundError(key)
-        return length
+        key = self._names.key(where)
+        async with self._lock(key).reading():
+            yield await self._shard(key).open(), place
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -277,7 +244,7 @@ class Sharding(StorageTransformer):
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Every key with this prefix; chunk keys come from the indexes of their shards."""
-        return list_below(self._store, prefix, self._names, self._form, self._keys_in)
+        return list_below(self._store, prefix, self._names, self._keys_in)
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """The distinct names directly below a path, except those that lead only to empty shards."""

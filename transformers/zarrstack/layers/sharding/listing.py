@@ -9,9 +9,8 @@ from typing import Final
 from zarr.abc.store import Store
 
 from ...base.chunks import ChunkNames
-from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.paths import prefix_of
-from .shard import Place, ShardForm
+from .shard import Place
 
 MAX_AT_ONCE: Final = 32
 """Indexes read concurrently."""
@@ -21,27 +20,17 @@ async def list_below(
     store: Store,
     prefix: str,
     names: ChunkNames,
-    form: ShardForm,
     keys_in: Callable[[str, Place], Awaitable[list[str]]],
 ) -> AsyncIterator[str]:
     """Every key above that starts with `prefix`; `keys_in` returns the chunk keys of a shard."""
     region = names.region
-    if not prefix.startswith(region) and not region.startswith(prefix):
-        async for key in store.list_prefix(prefix):
-            yield key
-        return
-    shards = prefix if region.startswith(prefix) else _shards_of(prefix, names, form)
-    both = prefix.startswith(shards)
-    if not both:
-        async for key in store.list_prefix(prefix):
-            if names.coordinates(key) is None:
-                yield key
+    inside = prefix.startswith(region)
     batch: list[tuple[str, Place]] = []
     size = 1  # checking for any key reads one index only
-    async for key in store.list_prefix(shards):
+    async for key in store.list_prefix(names.folder if inside else prefix):
         if (shard := names.coordinates(key)) is not None:
             batch.append((key, shard))
-        elif both and key.startswith(prefix):
+        elif key.startswith(prefix):
             yield key
         if len(batch) >= size:
             for chunk_key in await _expand(batch, keys_in):
@@ -58,20 +47,6 @@ async def _expand(
 ) -> list[str]:
     groups = await asyncio.gather(*(keys_in(key, shard) for key, shard in batch))
     return [key for group in groups for key in group]
-
-
-def _shards_of(prefix: str, names: ChunkNames, form: ShardForm) -> str:
-    """The folder below that holds all shards of the chunks whose keys start with `prefix`.
-
-    If chunk indexes are folders, complete indexes in the prefix narrow it down.
-    """
-    if names.encoding.separator != "/":
-        return names.folder
-    indexes = prefix[len(names.region) :].split("/")[:-1]
-    leading = KeyEncoding("v2", "/").coordinates("/".join(indexes), len(indexes)) if indexes else ()
-    if not leading or len(leading) >= names.ndim:
-        return names.folder
-    return names.region + "".join(f"{n // count}/" for n, count in zip(leading, form.chunks, strict=False))
 
 
 async def list_names(

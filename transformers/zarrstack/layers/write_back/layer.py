@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
@@ -19,7 +19,7 @@ from ...base.byte_ranges import cut, immutable
 from ...base.descend import UNBOUND, descend, remove_below
 from ...base.locations import Location, location_of, same_location
 from ...base.option_checks import size
-from ...base.transformer import StorageTransformer, Values
+from ...base.transformer import StorageTransformer
 from ...core.errors import UsageError
 from ...core.paths import folder_prefix
 from ...system.shared_locks import may_block, run_to_completion
@@ -172,25 +172,6 @@ class WriteBack(StorageTransformer):
         if (value := self._find(key)) is STORED:
             return await self._store.get(key, prototype, byte_range)
         return None if value is None else cut(prototype.buffer.from_bytes(value), byte_range)
-
-    async def get_partial_values(
-        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
-    ) -> Values:
-        """Values or ranges in the requested order; one call of the layer below for those that are stored."""
-        if not isinstance(self._store, StorageTransformer):  # LocalStore of 3.1.6 fails on missing keys
-            return await super().get_partial_values(prototype, key_ranges)
-        await self._settled()
-        requests = list(key_ranges)
-        waiting = [self._find(key) for key, _ in requests]
-        stored = [each for each, value in zip(requests, waiting, strict=True) if value is STORED]
-        results = iter(await self._store.get_partial_values(prototype, stored) if stored else ())
-        values: Values = []
-        for (_, part), value in zip(requests, waiting, strict=True):
-            if value is STORED:
-                values.append(next(results))
-            else:
-                values.append(None if value is None else cut(prototype.buffer.from_bytes(value), part))
-        return values
 
     async def exists(self, key: str) -> bool:
         await self._settled()
