@@ -1,15 +1,16 @@
-"""Stores for tests of layers: they count, wait and fail, are killed, are folders."""
+"""Stores for tests of layers: they count, wait and fail, are folders; and what tests ask of them."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 from zarr.abc.store import Store
 from zarr.buffer import cpu, default_buffer_prototype
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 PROTOTYPE = default_buffer_prototype()
 
@@ -72,6 +73,76 @@ async def read(store: Store, key: str, part: Any = None) -> bytes | None:
     return None if value is None else value.to_bytes()
 
 
+def got(store: Store, key: str, part: Any = None) -> bytes | None:
+    """A value as bytes, read in an event loop of its own."""
+    return asyncio.run(read(store, key, part))
+
+
+def put(store: Store, key: str, data: bytes) -> None:
+    """Set a value in an event loop of its own."""
+    asyncio.run(store.set(key, buffer(data)))
+
+
+def listed(names: AsyncIterator[str]) -> list[str]:
+    """The names of a listing, sorted."""
+
+    async def collect() -> list[str]:
+        return sorted([name async for name in names])
+
+    return asyncio.run(collect())
+
+
+class Gate:
+    """Where sets wait until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+
+    async def pass_through(self) -> None:
+        self.reached.set()
+        await self.opened.wait()
+
+
+class Noted(WrapperStore[Store]):
+    """Notes reads and changes in their order; changes of keys with `fails` fail, sets wait at `gate`."""
+
+    get_sync = set_sync = delete_sync = None
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.gets: list[str] = []
+        self.whole: list[str] = []
+        self.changes: list[tuple[str, str]] = []
+        self.fails: str | None = None
+        self.gate: Gate | None = None
+
+    @property
+    def sets(self) -> list[str]:
+        return [key for kind, key in self.changes if kind == "set"]
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        self.gets.append(key)
+        if byte_range is None:
+            self.whole.append(key)
+        return await self._store.get(key, prototype, byte_range)
+
+    async def set(self, key: str, value: Any) -> None:
+        if self.gate is not None:
+            await self.gate.pass_through()
+        self._may_change(key)
+        await self._store.set(key, value)
+        self.changes.append(("set", key))
+
+    async def delete(self, key: str) -> None:
+        self._may_change(key)
+        await self._store.delete(key)
+        self.changes.append(("delete", key))
+
+    def _may_change(self, key: str) -> None:
+        if self.fails is not None and self.fails in key:
+            raise OSError(28, "No space left on device")
+
+
 class Hours:
     """A clock that stands still until it is told otherwise."""
 
@@ -80,51 +151,6 @@ class Hours:
 
     def __call__(self) -> float:
         return self.seconds
-
-
-# Stores for tests of layers: they are killed, they are folders.
-
-# A store whose writer is killed: after so many changes, nothing reaches it any more.
-
-
-class Killed(BaseException):
-    """Not an Exception: no code of a layer runs for a process that is killed."""
-
-
-class Dying(MemoryStore):
-    def __init__(self, store_dict=None, *, lives=10**9, read_only=False):
-        super().__init__(store_dict, read_only=read_only)
-        self.lives = lives
-
-    def __eq__(self, other):
-        return super().__eq__(other)
-
-    __hash__ = None
-
-    def change(self):
-        if self.lives == 0:
-            raise Killed
-        self.lives -= 1
-
-    async def set(self, key, value, byte_range=None):
-        self.change()
-        await super().set(key, value)
-
-    async def set_if_not_exists(self, key, value):
-        self.change()
-        await super().set_if_not_exists(key, value)
-
-    async def delete(self, key):
-        self.change()
-        await super().delete(key)
-
-    async def delete_dir(self, prefix):
-        for key in [key async for key in self.list_prefix(prefix.rstrip("/") + "/")]:
-            await self.delete(key)
-
-    async def clear(self):
-        for key in list(self._store_dict):
-            await self.delete(key)
 
 
 # Layers over a folder, where their suite runs over a dictionary otherwise.

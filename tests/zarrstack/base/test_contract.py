@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import zarr
 from tests.support.example_layers import Count, CountSync, Mask, Top
-from tests.support.stores import PROTOTYPE
+from tests.support.stores import got, listed, put
 from zarr.abc.store import (
     ByteRequest,
     OffsetByteRequest,
@@ -27,15 +26,6 @@ from zarrstack.base.byte_ranges import bounds, cut, slice_of
 from zarrstack.base.descend import descend, serves_sync
 from zarrstack.core.errors import UsageError
 from zarrstack.testing import PIPELINES
-
-
-def get(store, key):
-    value = asyncio.run(store.get(key, PROTOTYPE))
-    return None if value is None else value.to_bytes()
-
-
-def put(store, key, value):
-    asyncio.run(store.set(key, cpu.Buffer.from_bytes(value)))
 
 
 def test_a_stack_reads_from_the_array_down_to_the_store():
@@ -203,7 +193,7 @@ def test_what_is_no_layer_is_refused():
 def test_a_read_only_copy_shares_what_the_layer_counts():
     count = Count()
     copy = stack(MemoryStore(), count).with_read_only(True)
-    assert get(copy, "a") is None
+    assert got(copy, "a") is None
     assert count.seen == {("get", "a"): 1}
 
 
@@ -256,16 +246,13 @@ def test_a_layer_with_its_own_listing_lists_through_it_everywhere():
             async for key in self._store.list_prefix("x/" + prefix):
                 yield key.removeprefix("x/")
 
-    async def listed(listing):
-        return sorted([key async for key in listing])
-
     bottom = MemoryStore()
     for key in ("x/a/b", "x/a/c", "y/z"):
         put(bottom, key, b"")
     store = stack(bottom, Prefix())
-    assert asyncio.run(listed(store.list())) == ["a/b", "a/c"]
-    assert asyncio.run(listed(store.list_dir(""))) == ["a"]
-    assert asyncio.run(listed(store.list_dir("a/"))) == ["b", "c"]
+    assert listed(store.list()) == ["a/b", "a/c"]
+    assert listed(store.list_dir("")) == ["a"]
+    assert listed(store.list_dir("a/")) == ["b", "c"]
     assert asyncio.run(store.is_empty("y"))
 
 
@@ -341,19 +328,6 @@ def test_xarray_writes_appends_and_reads(tmp_path, consolidated):
 
 
 @pytest.mark.slow
-def test_dask_reads_and_writes_from_several_processes(tmp_path):
-    import dask.array as dask_array
-
-    values = np.arange(64).reshape(8, 8)
-    array = zarr.create_array(over(tmp_path), name="a", shape=(8, 8), chunks=(2, 2), dtype="i8")
-    array[:] = values
-    result = zarr.create_array(over(tmp_path), name="b", shape=(8, 8), chunks=(4, 4), dtype="i8")
-    lazy = dask_array.from_array(zarr.open_array(over(tmp_path), path="a", mode="r"), chunks=(4, 4)) + 1
-    dask_array.store(lazy, result, lock=False, scheduler="processes", num_workers=2)
-    assert (zarr.open_array(LocalStore(tmp_path), path="b", mode="r")[:] == values + 1).all()
-
-
-@pytest.mark.slow
 def test_dask_writes_an_array_whose_metadata_names_a_transformer(tmp_path):
     import dask.array as dask_array
 
@@ -402,35 +376,9 @@ def test_a_layer_sees_equal_operations_under_every_pipeline(pipeline, make, shar
 
 
 @pytest.mark.parametrize("pipeline", sorted(PIPELINES))
-def test_a_layer_with_synchronous_methods_counts_what_one_without_does(pipeline):
-    with zarr.config.set({"codec_pipeline.path": PIPELINES[pipeline]}):
-        counts = Count(), CountSync()
-        for count in counts:
-            use(stack(MemoryStore(), count))
-    assert counts[0].seen == counts[1].seen
-
-
-@pytest.mark.parametrize("pipeline", sorted(PIPELINES))
 def test_no_value_gets_past_a_layer_that_changes_values(pipeline, tmp_path):
     with zarr.config.set({"codec_pipeline.path": PIPELINES[pipeline]}):
         use(stack(LocalStore(tmp_path), Mask()))
     stored = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert stored
     assert not [data for data in stored if b"zarr_format" in data]
-
-
-# What notebooks show of a stack: its layers, options without secrets, and names as text.
-
-
-class Sealed(zarrstack.StorageTransformer):
-    name = "sealed"
-    secrets: ClassVar[frozenset[str]] = frozenset({"key"})
-
-    def __init__(self, store=None, *, key: str, label: str = "") -> None:
-        super().__init__(store)
-
-
-def test_secrets_are_not_shown() -> None:
-    text = repr(Sealed(MemoryStore(), key="sesame", label="door"))
-    assert "sesame" not in text
-    assert "door" in text

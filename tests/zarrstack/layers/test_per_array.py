@@ -11,6 +11,8 @@ import pytest
 import xarray
 import zarr
 from tests.support.example_layers import Mask
+from tests.support.stores import Noted, got, listed
+from tests.support.stores import put as set_value
 from tests.support.unpacking import unpacked
 from zarr.storage import LocalStore, MemoryStore
 
@@ -19,6 +21,7 @@ from zarrstack import PerArray, Sharding, stack
 from zarrstack.base import registry
 from zarrstack.base.array_documents import GUARD
 from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError
+from zarrstack.testing.operations import dump
 
 ENTRY = {"name": "sharding", "configuration": {"chunks_per_shard": [2, 2]}}
 DATA = np.arange(64, dtype="i4").reshape(8, 8)
@@ -69,20 +72,16 @@ def create(store, entries=(ENTRY,), name="g/a", **options):
     return array
 
 
-def document(store, path):
-    from zarr.buffer import default_buffer_prototype
-    from zarr.core.sync import sync
+def key_of(path):
+    return f"{path}/zarr.json" if path else "zarr.json"
 
-    value = sync(store.get(f"{path}/zarr.json" if path else "zarr.json", default_buffer_prototype()))
-    return json.loads(value.to_bytes())
+
+def document(store, path):
+    return json.loads(got(store, key_of(path)))
 
 
 def put(store, path, content):
-    from zarr.buffer import cpu
-    from zarr.core.sync import sync
-
-    key = f"{path}/zarr.json" if path else "zarr.json"
-    sync(store.set(key, cpu.Buffer.from_bytes(json.dumps(content).encode())))
+    set_value(store, key_of(path), json.dumps(content).encode())
 
 
 def field(store, path="g/a"):
@@ -90,12 +89,7 @@ def field(store, path="g/a"):
 
 
 def keys(store):
-    from zarr.core.sync import sync
-
-    async def collect():
-        return sorted([key async for key in store.list()])
-
-    return sync(collect())
+    return listed(store.list())
 
 
 def consolidate(store, path=""):
@@ -104,21 +98,12 @@ def consolidate(store, path=""):
         zarr.consolidate_metadata(store, path=path)
 
 
-def test_chunks_go_through_the_layers_that_the_metadata_names(store):
-    create(store)
+@pytest.mark.parametrize("layer", [ENTRY, Sharding(chunks_per_shard=[2, 2])], ids=["JSON", "a layer"])
+def test_chunks_go_through_the_layers_that_the_metadata_names(store, layer):
+    array = create(store, [layer, {"name": "mask"}])
     assert [key for key in keys(store) if "/c/" in key] == [f"g/a/c/{i}/{j}" for i in (0, 1) for j in (0, 1)]
-    assert field(store) == [ENTRY]
-    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
-
-
-def test_a_layer_is_as_good_as_its_json(store):
-    create(store, [Sharding(chunks_per_shard=[2, 2])])
-    assert field(store) == [{**ENTRY, "name": "zarrstack.sharding"}]
-
-
-def test_layers_are_named_from_the_array_down_to_the_store(store):
-    array = create(store, [ENTRY, {"name": "mask"}])
-    assert field(store) == [ENTRY, {"name": "mask"}]
+    name = "sharding" if layer is ENTRY else "zarrstack.sharding"
+    assert field(store) == [{**ENTRY, "name": name}, {"name": "mask"}]
     assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
     assert array.store.below.below is store
 
@@ -134,20 +119,13 @@ WAYS = {
 }
 
 
-def contents(store):
-    from zarr.buffer import default_buffer_prototype
-    from zarr.core.sync import sync
-
-    return {key: sync(store.get(key, default_buffer_prototype())).to_bytes() for key in keys(store)}
-
-
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_zarr_python_alone_refuses_such_an_array_and_harms_nothing(store, way):
     create(store)
-    before = contents(store)
+    before = dump(store)
     with pytest.raises(ValueError, match=r"zarrstack\.storage_transformers|exists"):
         way(zarr.open_group(store, path="g", mode="r+"))
-    assert contents(store) == before
+    assert dump(store) == before
     assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
 
 
@@ -296,15 +274,12 @@ def earlier(store, form):
     block = document(store, "")["consolidated_metadata"]
     create(store, overwrite=True)
     own = document(store, "g/a")
-    if form == "apart":
-        del block["metadata"]["g/a"]
-        block[GUARD] = {"g/a": own}
-    elif form == "named":
+    if form == "named":
         block["metadata"]["g/a"] = {name: value for name, value in own.items() if name != GUARD}
     put(store, "", document(store, "") | {"consolidated_metadata": block})
 
 
-@pytest.mark.parametrize("form", ["apart", "named", "outdated"])
+@pytest.mark.parametrize("form", ["named", "outdated"])
 def test_existing_consolidated_metadata_is_ignored_over_such_an_array(store, form):
     earlier(store, form)
     group = zarrstack.open_group(store)
@@ -462,12 +437,24 @@ def test_an_array_is_not_created_through_what_cannot_be_used(store):
 
 
 def test_what_is_wrong_with_one_array_does_not_stop_the_others(store):
-    array = create(store)
-    create(store, (), name="g/b")
+    """By name it is an error; it is not overwritten, and can be repaired while its group is open."""
+    create(store)
+    create(store, name="g/b")
     put_field(store, [{"name": "nowhere"}], "g/b")
-    consolidate_group = zarrstack.open(store, path="g")
-    assert (consolidate_group["a"][:] == DATA).all()
-    assert (array[:] == DATA).all()
+    before = dump(store)
+    group = zarrstack.open_group(store, path="g")
+    for way in (
+        lambda: group["b"],
+        lambda: zarrstack.open_array(store, path="g/b", mode="r"),
+        lambda: dict(group.members()),
+        lambda: group.create_array("b", shape=(2,), dtype="i4"),
+    ):
+        with pytest.raises(UnsupportedError, match="'nowhere'"):
+            way()
+    assert (group["a"][:] == DATA).all()
+    assert dump(store) == before
+    put_field(store, [ENTRY], "g/b")
+    assert sorted(dict(group.members())) == ["a", "b"]
 
 
 def test_a_read_only_store_is_opened_for_reading(store):
@@ -484,11 +471,6 @@ def test_the_layer_finds_arrays_by_itself_when_it_arrives_elsewhere(tmp_path):
     assert (pickle.loads(pickle.dumps(array))[:] == DATA).all()
     arrived = pickle.loads(pickle.dumps(array.store))
     assert arrived == PerArray(LocalStore(tmp_path))
-
-
-def test_a_path_will_do_for_a_store(tmp_path):
-    create(str(tmp_path / "x.zarr"))
-    assert (zarrstack.open(tmp_path / "x.zarr", path="g/a")[:] == DATA).all()
 
 
 def test_a_url_has_options(tmp_path):
@@ -546,27 +528,13 @@ def test_a_flush_reaches_the_layers_of_every_array(flush, entries, monkeypatch):
     assert Held.flushes == 1
 
 
-class Counted(zarr.storage.WrapperStore):
-    """Notes the keys that are read."""
-
-    get_sync = set_sync = delete_sync = None
-
-    def __init__(self, store):
-        super().__init__(store)
-        self.gets = []
-
-    async def get(self, key, *args, **options):
-        self.gets.append(key)
-        return await self._store.get(key, *args, **options)
-
-
 def test_a_consolidated_group_takes_as_many_requests_as_through_zarr():
     below = MemoryStore()
     zarr.create_group(below)
     for number in range(50):
         zarr.create_array(below, name=f"a{number}", shape=(4,), chunks=(2,), dtype="i4")
     consolidate(below)
-    plain, counted = Counted(below), Counted(below)
+    plain, counted = Noted(below), Noted(below)
     for store, group in (
         (plain, zarr.open_group(plain, mode="r+")),
         (counted, zarrstack.open_group(counted)),
@@ -585,7 +553,7 @@ def test_chunks_of_zarr_v2_take_one_request_each_at_any_depth():
     array[:] = 7
     counts = []
     for opened in (zarr.open_array, zarrstack.open_array):
-        counted = Counted(below)
+        counted = Noted(below)
         array = opened(counted, path="f/g/a", mode="r+")  # a copy for reading would count by itself
         counted.gets.clear()
         assert (array[:] == 7).all()

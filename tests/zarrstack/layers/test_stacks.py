@@ -6,7 +6,6 @@ ZARRSTACK_STACKS to a number to try that many.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import tempfile
@@ -16,11 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.support.chances import examples, fewer
-from zarr.buffer import cpu, default_buffer_prototype
-from zarr.core.sync import sync
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import MemoryStore
 
-import zarrstack
 from zarrstack import (
     Cache,
     Log,
@@ -33,9 +29,8 @@ from zarrstack import (
     stack,
 )
 from zarrstack.base import plugins, registry
-from zarrstack.base.array_documents import GUARD
 from zarrstack.base.registry import find
-from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError
+from zarrstack.core.errors import UsageError
 from zarrstack.testing import KEYS, LayerTests, Place, compare
 
 PREFIX = {"name": "prefix", "configuration": {"above": "a", "below": "moved"}}
@@ -128,64 +123,3 @@ def test_any_operations_on_any_stack_equal_those_on_a_dictionary(names, data):
     with tempfile.TemporaryDirectory() as folder:
         tests = suite(tuple(names))()
         compare(tests.make(Place(Path(folder))), data, KEYS)
-
-
-# An array that cannot be opened is an error by its name; its siblings can be opened.
-
-
-ARRAY = {"shape": (4,), "chunks": (2,), "dtype": "i4"}
-SHARDING = {"name": "sharding", "configuration": {"chunks_per_shard": [2]}}
-
-
-def edit(store, path, change):
-    key = f"{path}/zarr.json"
-    document = json.loads(sync(store.get(key, default_buffer_prototype())).to_bytes())
-    change(document)
-    sync(store.set(key, cpu.Buffer.from_bytes(json.dumps(document).encode())))
-
-
-def unknown(document):
-    document["storage_transformers"] = [{"name": "nobodys-layer"}]
-
-
-def skippable(document):
-    document["storage_transformers"] = [{"name": "nobodys-layer", "must_understand": False}]
-
-
-def guarded(document):
-    document[GUARD] = {"must_understand": True}
-    document["storage_transformers"] = []
-
-
-def not_for_metadata(document):
-    document["storage_transformers"] = [{"name": "log"}]
-
-
-DAMAGE = {
-    unknown: "'nobodys-layer'",
-    skippable: "'nobodys-layer'",
-    guarded: "no longer names",
-    not_for_metadata: "'log' may not be named by metadata",
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
-def test_by_name_it_is_an_error_it_is_not_overwritten_and_its_siblings_are_opened(damage, tmp_path):
-    store = LocalStore(tmp_path)
-    for name in ("bad", "good"):
-        zarrstack.create_array(store, name=name, **ARRAY, storage_transformers=[SHARDING])[:] = 7
-    edit(store, "bad", damage)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    group = zarrstack.open_group(store)
-    for way in (
-        lambda: group["bad"],
-        lambda: zarrstack.open_array(store, path="bad", mode="r"),
-        lambda: dict(group.members()),
-        lambda: group.create_array("bad", **ARRAY),
-    ):
-        with pytest.raises((UnsupportedError, MetadataError), match=DAMAGE[damage]):
-            way()
-    assert group["good"][:].tolist() == [7] * 4
-    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    edit(store, "bad", lambda document: document.update(storage_transformers=[SHARDING]))
-    assert sorted(dict(group.members())) == ["bad", "good"]

@@ -85,15 +85,12 @@ def names_transformers(document: JSONObject) -> bool:
 
 
 def consolidated_in(group: JSONObject, path: str) -> Iterator[tuple[str, JSONObject]]:
-    """Path and document of each array in a group's consolidated metadata, at any depth.
-
-    Earlier versions kept arrays with transformers apart, in a member with the name of the guard.
-    """
+    """Path and document of each array in a group's consolidated metadata, at any depth."""
     block = group.get(CONSOLIDATED)
-    for members in (block.get("metadata"), block.get(GUARD)) if isinstance(block, dict) else ():
-        for name, member in members.items() if isinstance(members, dict) else ():
-            where = join(path, name)
-            if isinstance(member, dict):
-                if is_array(member):
-                    yield where, member
-                yield from consolidated_in(member, where)
+    members = block.get("metadata") if isinstance(block, dict) else None
+    for name, member in members.items() if isinstance(members, dict) else ():
+        where = join(path, name)
+        if isinstance(member, dict):
+            if is_array(member):
+                yield where, member
+            yield from consolidated_in(member, where)

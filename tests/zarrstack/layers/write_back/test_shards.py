@@ -9,10 +9,9 @@ import threading
 import numpy as np
 import pytest
 import zarr
-from tests.support.stores import PROTOTYPE
+from tests.support.stores import Noted, got, put
 from tests.support.stores import buffer as value
-from zarr.abc.store import RangeByteRequest, Store
-from zarr.storage import LocalStore, MemoryStore, WrapperStore
+from zarr.storage import LocalStore, MemoryStore
 
 import zarrstack
 from zarrstack import Log, PerArray, Sharding, WriteBack, stack
@@ -22,38 +21,10 @@ ENTRY = {"name": "sharding", "configuration": {"chunks_per_shard": [4]}}
 ARRAY = {"shape": (16,), "chunks": (1,), "dtype": "i4"}
 
 
-def got(store, key, part=None):
-    found = asyncio.run(store.get(key, PROTOTYPE, part))
-    return None if found is None else found.to_bytes()
-
-
-def put(store, key, data):
-    asyncio.run(store.set(key, value(data)))
-
-
 def kept(below, chunks=4, *layers, memory_bytes=10**6):
     return stack(
         below, WriteBack(memory_bytes=memory_bytes), *layers, Sharding(chunks_per_shard=[chunks], path="a")
     )
-
-
-class Noted(WrapperStore[Store]):
-    """Notes sets and whole reads; sets fail with `error`."""
-
-    def __init__(self, store):
-        super().__init__(store)
-        self.sets, self.reads, self.error = [], [], None
-
-    async def get(self, key, prototype, byte_range=None):
-        if byte_range is None:
-            self.reads.append(key)
-        return await self._store.get(key, prototype, byte_range)
-
-    async def set(self, key, data):
-        if self.error is not None:
-            raise self.error
-        self.sets.append(key)
-        await self._store.set(key, data)
 
 
 @pytest.fixture
@@ -75,11 +46,11 @@ def test_an_array_written_row_by_row_stores_each_shard_once_without_reading(belo
     between = [type(each)() for each in between]
     store = stack(below, WriteBack(), *between, Sharding(chunks_per_shard=[4, 4], path="a"))
     array = zarr.create_array(store, name="a", shape=(40, 40), chunks=(2, 2), dtype="i4")
-    below.sets.clear()
-    below.reads.clear()
+    below.changes.clear()
+    below.whole.clear()
     array[:] = data
     assert len(below.sets) == 25
-    assert below.reads == []
+    assert below.whole == []
     assert store.figures().waiting == 0
     assert sorted(below.sets) == sorted({f"a/c/{i}/{j}" for i in range(5) for j in range(5)})
     assert (array[:] == data).all()
@@ -92,7 +63,7 @@ def test_a_whole_shard_is_stored_when_set_returns(below, objects):
     assert objects == {}
     put(store, "a/c/3", b"x")
     assert below.sets == ["a/c/0"]
-    assert below.reads == []
+    assert below.whole == []
     assert store.figures().waiting == 0
 
 
@@ -102,7 +73,7 @@ def test_a_shard_all_of_whose_chunks_are_removed_is_removed_without_reading(belo
     for number in range(4):
         asyncio.run(store.delete(f"a/c/{number}"))
     assert objects == {}
-    assert below.reads == []
+    assert below.whole == []
 
 
 def test_a_budget_without_room_for_a_row_of_shards_is_reported_in_the_figures():
@@ -120,30 +91,6 @@ def test_a_budget_without_room_for_a_row_of_shards_is_reported_in_the_figures():
         assert (store.figures().warning is not None) is warns
         if warns:
             assert "memory_bytes to one row of shards" in store.figures().warning
-
-
-def test_flush_stores_what_waits_and_keeps_what_was_stored(below):
-    store = kept(below)
-    asyncio.run(store._set_many((f"a/c/{number}", value(b"old")) for number in range(4)))
-    put(store, "a/c/1", b"new")
-    asyncio.run(store.flush())
-    plain = Sharding(below, chunks_per_shard=[4], path="a")
-    assert [got(plain, f"a/c/{number}") for number in range(4)] == [b"old", b"new", b"old", b"old"]
-    put(store, "a/c/2", b"newer")
-    store.flush_sync()
-    assert got(plain, "a/c/2") == b"newer"
-
-
-def test_a_shard_in_which_chunks_wait_is_read_with_them(below):
-    store = kept(below)
-    for number in (0, 2):
-        put(store, f"a/c/{number}", b"stored")
-    store.flush_sync()
-    put(store, "a/c/1", b"waiting")
-    asyncio.run(store.delete("a/c/0"))
-    requests = [("a/c/1", RangeByteRequest(0, 2)), ("a/c/0", None), ("a/c/2", RangeByteRequest(1, 3))]
-    found = asyncio.run(store.get_partial_values(PROTOTYPE, requests))
-    assert [each and each.to_bytes() for each in found] == [b"wa", None, b"to"]
 
 
 @pytest.mark.parametrize("folder", ["a/c", "a", ""])
@@ -191,11 +138,11 @@ def test_threads_and_event_loops_write_one_shard(tmp_path):
 def test_the_set_that_makes_a_shard_whole_raises_its_error(below):
     store = kept(below, 2)
     put(store, "a/c/0", b"x")
-    below.error = OSError("full")
-    with pytest.raises(OSError, match="full"):
+    below.fails = "a/"
+    with pytest.raises(OSError, match="No space"):
         put(store, "a/c/1", b"y")
     assert (got(store, "a/c/0"), got(store, "a/c/1")) == (b"x", b"y")
-    below.error = None
+    below.fails = None
     put(store, "a/c/1", b"z")
     assert below.sets == ["a/c/0"]
 
@@ -224,14 +171,14 @@ def test_chunks_wait_inside_a_block_and_not_outside_of_it(below, objects, entrie
     array = zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=entries)
     array[0] = 1
     assert "a/c/0" in objects
-    below.sets.clear()
+    below.changes.clear()
     with array:
         array[1] = 2
         array[4] = 3
         assert below.sets == []
         assert array[:6].tolist() == [1, 2, 0, 0, 3, 0]
     assert below.sets == (["a/c/0", "a/c/1"] if entries else ["a/c/1", "a/c/4"])
-    below.sets.clear()
+    below.changes.clear()
     array[5] = 4
     assert below.sets == (["a/c/1"] if entries else ["a/c/5"])
     assert array[:6].tolist() == [1, 2, 0, 0, 3, 4]
@@ -241,7 +188,7 @@ def test_the_arrays_of_a_group_share_the_budget_of_its_block(below):
     for name in ("a", "b"):
         zarrstack.create_array(below, name=name, **ARRAY, storage_transformers=[ENTRY])
     with zarrstack.open_group(below, memory_bytes="1MB") as group:
-        below.sets.clear()
+        below.changes.clear()
         for name in ("a", "b"):
             group[name][1] = 7
         group["a"].attrs["unit"] = "m"
@@ -258,7 +205,7 @@ def test_the_arrays_of_a_group_share_the_budget_of_its_block(below):
 def test_chunks_wait_without_a_block_only_if_a_budget_is_given(below, options, waits):
     zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=[ENTRY])
     array = zarrstack.open_array(below, path="a", **options)
-    below.sets.clear()
+    below.changes.clear()
     array[1] = 1
     assert (below.sets == []) is waits
     array.store.flush_sync()
@@ -278,11 +225,11 @@ def test_a_failed_flush_ends_the_block_with_its_error_and_keeps_the_chunks(below
     def write():
         with array:
             array[1] = 1
-            below.error = OSError("full")
+            below.fails = "a/"
 
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(OSError, match="No space"):
         write()
-    below.error = None
+    below.fails = None
     assert array[1] == 1
     array.store.flush_sync()
     assert zarrstack.open_array(below, path="a")[1] == 1

@@ -10,14 +10,13 @@ import pickle
 import subprocess
 import sys
 import textwrap
-import threading
 
 import dask.array
 import numpy as np
 import pytest
 import zarr
 from tests.support.example_layers import Mask
-from tests.support.stores import PROTOTYPE
+from tests.support.stores import PROTOTYPE, Gate, Noted, got, listed, put
 from tests.support.stores import buffer as value
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.buffer import cpu
@@ -30,67 +29,6 @@ from zarrstack.layers.write_back.waiting import KEY_COST, OBJECT_COST
 from zarrstack.testing import LayerTests, Place
 
 ARRAY = {"shape": (12,), "chunks": (2,), "dtype": "i4", "compressors": None, "fill_value": -1}
-
-
-def got(store, key, part=None):
-    found = asyncio.run(store.get(key, PROTOTYPE, part))
-    return None if found is None else found.to_bytes()
-
-
-def put(store, key, data):
-    asyncio.run(store.set(key, value(data)))
-
-
-def listed(names):
-    async def collect():
-        return sorted([name async for name in names])
-
-    return asyncio.run(collect())
-
-
-class Gate:
-    """Where sets wait until it is opened."""
-
-    def __init__(self):
-        self.reached, self.opened = asyncio.Event(), asyncio.Event()
-
-    async def pass_through(self):
-        self.reached.set()
-        await self.opened.wait()
-
-
-class Noted(WrapperStore[Store]):
-    """Notes reads and changes in their order; changes of keys with `fails` fail, sets wait at `gate`."""
-
-    get_sync = set_sync = delete_sync = None
-
-    def __init__(self, store):
-        super().__init__(store)
-        self.gets, self.changes, self.fails, self.gate = [], [], None, None
-
-    @property
-    def sets(self):
-        return [key for kind, key in self.changes if kind == "set"]
-
-    async def get(self, key, prototype, byte_range=None):
-        self.gets.append(key)
-        return await self._store.get(key, prototype, byte_range)
-
-    async def set(self, key, data):
-        if self.gate is not None:
-            await self.gate.pass_through()
-        self._may_change(key)
-        await self._store.set(key, data)
-        self.changes.append(("set", key))
-
-    async def delete(self, key):
-        self._may_change(key)
-        await self._store.delete(key)
-        self.changes.append(("delete", key))
-
-    def _may_change(self, key):
-        if self.fails is not None and self.fails in key:
-            raise OSError(28, "No space left on device")
 
 
 @pytest.fixture
@@ -332,20 +270,6 @@ def test_decoded_chunks_of_a_cache_below_are_not_those_of_a_value_that_waits(bel
 # -- who shares it ---------------------------------------------------------------------------------
 
 
-def test_a_second_stack_over_the_same_place_sees_it_and_replaces_it(objects):
-    one = stack(MemoryStore(objects), WriteBack())
-    other = stack(MemoryStore(objects), Log(), WriteBack())
-    put(one, "a/0", b"1")
-    assert got(other, "a/0") == b"1"
-    put(other, "a/0", b"2")
-    put(other, "a/1", b"3")
-    assert [got(one, key) for key in ("a/0", "a/1")] == [b"2", b"3"]
-    assert objects == {}
-    asyncio.run(other.flush())
-    assert objects["a/0"].to_bytes() == b"2"
-    assert one.figures().waiting == 0
-
-
 def test_a_stack_over_a_folder_of_it_sees_it(tmp_path):
     (tmp_path / "g").mkdir()
     one, other = stack(LocalStore(tmp_path), WriteBack()), stack(LocalStore(tmp_path / "g"), WriteBack())
@@ -381,25 +305,6 @@ def test_a_read_only_copy_sees_it(tmp_path, bottom):
     assert store.figures().waiting == 1
     with pytest.raises(ValueError, match="read-only"):
         put(twin, "a/0", b"2")
-
-
-def test_threads_and_event_loops_write_one_object_each_time_as_a_whole(tmp_path):
-    def write(first):
-        store = stack(LocalStore(tmp_path), WriteBack(memory_bytes=20_000))
-
-        async def run():
-            for number in range(first, 400, 4):
-                await store.set(f"a/{number % 40}", value(bytes([number % 40]) * 1000))
-
-        asyncio.run(run())
-        store.flush_sync()
-
-    threads = [threading.Thread(target=write, args=(first,)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [got(LocalStore(tmp_path), f"a/{n}") for n in range(40)] == [bytes([n]) * 1000 for n in range(40)]
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
