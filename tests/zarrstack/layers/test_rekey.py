@@ -118,7 +118,7 @@ class TestV2Below(LayerTests):
     examples = fewer(10)
 
     def layers(self):
-        return [Rekey(rules=[Chunks(arrays={"a": 2, "data/root/a": 1, "0": 0}), Prefix(below="old")])]
+        return [Rekey(rules=[Chunks(arrays={"a": 2, "data/root/a": 1}), Prefix(below="old")])]
 
 
 class TestOverFiles(InAFolder, LayerTests):

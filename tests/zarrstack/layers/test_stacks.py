@@ -33,7 +33,7 @@ from zarrstack.base.registry import find
 from zarrstack.core.errors import UsageError
 from zarrstack.testing import KEYS, LayerTests, Place, compare
 
-PREFIX = {"name": "prefix", "configuration": {"above": "a", "below": "moved"}}
+PREFIX = {"name": "prefix", "configuration": {"below": "moved"}}
 
 LAYERS = {
     "cache": lambda: Cache(memory_bytes=2000),

@@ -14,10 +14,9 @@ from zarr.buffer import cpu
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from zarrstack import stack
-from zarrstack.core.errors import UsageError
 from zarrstack.testing import LayerTests, Place, compare
 from zarrstack.testing.suite import refused_as_read_only
-from zarrstack.testing.zarr_tests import HierarchyMachine, StoreMachine
+from zarrstack.testing.zarr_tests import StoreMachine
 
 
 class DropsRange(Mask):
@@ -119,42 +118,6 @@ def test_keys_that_no_file_system_holds_together_are_not_written_over_files(tmp_
     once = settings(max_examples=1, stateful_step_count=2, derandomize=True)
     run_state_machine_as_test(machine, settings=once)
     assert models == {keys if written == 3 else (keys[0], keys[2])}
-
-
-class Reserves(Mask):
-    """Keeps names that begin with a letter up to `m` for itself, and says so with the key."""
-
-    mark_key = True
-
-    async def set(self, key, value):
-        first = key.split("/")[0]
-        if key.endswith("/zarr.json") and first[:1] in "abcdefghijklm0123456789":
-            raise UsageError("this name is reserved", key=key if self.mark_key else None)
-        await super().set(key, value)
-
-
-class ReservesSilently(Reserves):
-    mark_key = False
-
-
-def hierarchy(layer):
-    run_state_machine_as_test(
-        lambda: HierarchyMachine(stack(MemoryStore(), layer())),
-        settings=settings(
-            max_examples=5,
-            stateful_step_count=5,
-            derandomize=True,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-            deadline=None,
-        ),
-    )
-
-
-def test_a_reserved_name_of_a_node_is_forgiven_if_the_error_carries_its_key():
-    hierarchy(Reserves)
-    with pytest.raises(UsageError, match="this name is reserved"):
-        hierarchy(ReservesSilently)
 
 
 class OwnWords(Mask):

@@ -31,6 +31,7 @@ from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.buffer import cpu, default_buffer_prototype
 from zarr.storage import MemoryStore
+from zarr.testing.stateful import ZarrHierarchyStateMachine
 
 from ..base.descend import descend, serves_sync
 from ..base.stack import stack
@@ -38,7 +39,7 @@ from ..base.transformer import StorageTransformer
 from ..core.errors import UsageError
 from ..system.zarr_internals import PIPELINES
 from .operations import KEYS, compare, dump
-from .zarr_tests import BlockingMethods, HierarchyMachine, StoreMachine, ZarrTests
+from .zarr_tests import BlockingMethods, StoreMachine, ZarrTests
 
 READ_ONLY: Final = "store was opened in read-only mode and does not support writing"
 """The message of `Store._check_writable` (zarr 3.1.6, 3.4.2)."""
@@ -269,7 +270,7 @@ class LayerTests(ZarrTests):
     @pytest.mark.hypothesis
     def test_zarr_hierarchy_state_machine(self) -> None:
         """Run zarr's stateful test of groups and arrays."""
-        self._machine(HierarchyMachine)
+        self._machine(ZarrHierarchyStateMachine)
 
     def _machine(self, machine: Callable[[Store], RuleBasedStateMachine]) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -12,18 +12,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
-from hypothesis.strategies import DataObject
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
 from zarr.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore
-from zarr.testing.stateful import ZarrHierarchyStateMachine, ZarrStoreStateMachine
+from zarr.testing.stateful import ZarrStoreStateMachine
 from zarr.testing.store import StoreTests
 from zarr.testing.strategies import keys as zarr_keys
-from zarr.testing.strategies import node_names, np_array_and_chunks
 
 from ..base.descend import descend
-from ..core.errors import UsageError
 from ..system.zarr_internals import sync
 
 
@@ -73,7 +70,7 @@ class ZarrTests(StoreTests[Any, Any]):
 
 
 class StoreMachine(ZarrStoreStateMachine):
-    """zarr's state machine, for layers that reserve some names and refuse them with an error.
+    """zarr's state machine.
 
     Over files, a key that is a folder of another is not written, because no file system holds both `0` and
     `0/0`; not even after a deletion, because LocalStore keeps empty folders.
@@ -87,66 +84,12 @@ class StoreMachine(ZarrStoreStateMachine):
 
     @rule(key=zarr_keys(), data=st.binary(max_size=100))
     def set(self, key: str, data: bytes) -> None:
-        """Write a key, or check that the error which refuses it names the key."""
-        if self._over_files and not self._has_room(key):
-            return
-        try:
-            super().set(key, data)
-        except UsageError as error:
-            if error.problem.key != key or self.store.exists(key):
-                raise
-
-    def _has_room(self, key: str) -> bool:
-        """Whether a file system can hold this key together with all earlier ones."""
-        parts = key.split("/")
-        above = {"/".join(parts[:count]) for count in range(1, len(parts))}
-        if key in self._folders or above & self._names:
-            return False
-        self._names.add(key)
-        self._folders |= above
-        return True
-
-
-_ARRAYS: dict[str, Any] = (
-    {"array_and_chunks": np_array_and_chunks()}
-    if "array_and_chunks" in inspect.signature(ZarrHierarchyStateMachine.add_array).parameters
-    else {}  # zarr 3.2+ draws the array in the rule
-)
-
-
-class HierarchyMachine(ZarrHierarchyStateMachine):
-    """zarr's state machine of groups and arrays, for layers that reserve some names.
-
-    A group or array with such a name is refused with an error that carries the key, and does not exist then.
-    """
-
-    @rule(name=node_names, data=st.data())
-    def add_group(self, name: str, data: DataObject) -> None:
-        """Add a group, or check the error that refuses it."""
-        self._unless_reserved(functools.partial(super().add_group, name, data))
-
-    @rule(data=st.data(), name=node_names, **_ARRAYS)
-    def add_array(self, data: DataObject, name: str, **array: Any) -> None:
-        """Add an array, or check the error that refuses it."""
-        self._unless_reserved(functools.partial(super().add_array, data, name, **array))
-
-    def _unless_reserved(self, add: Callable[[], None]) -> None:
-        groups, arrays = self.all_groups.copy(), self.all_arrays.copy()
-        nodes = dict(self.model._store_dict)  # noqa: SLF001 - restored if the node is refused
-        try:
-            add()
-        except UsageError as error:
-            if error.problem.key is None or not self._is_reserved(error.problem.key):
-                raise
-            self.all_groups, self.all_arrays = groups, arrays
-            self.model._store_dict.clear()  # noqa: SLF001
-            self.model._store_dict.update(nodes)  # noqa: SLF001
-
-    def _is_reserved(self, key: str) -> bool:
-        """Whether the layer refuses the key again, and lists nothing with it."""
-        value = cpu.Buffer.from_bytes(b"{}")
-        try:
-            self._sync(self.store.set(key, value))
-        except UsageError as error:
-            return error.problem.key == key and key not in self._sync_iter(self.store.list())
-        return False
+        """Write a key, unless a file system cannot hold it together with all earlier ones."""
+        if self._over_files:
+            parts = key.split("/")
+            above = {"/".join(parts[:count]) for count in range(1, len(parts))}
+            if key in self._folders or above & self._names:
+                return
+            self._names.add(key)
+            self._folders |= above
+        super().set(key, data)
