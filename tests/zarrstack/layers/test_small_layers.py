@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from tests.support.chances import fewer
-from tests.support.stores import PROTOTYPE, InAFolder
+from tests.support.stores import PROTOTYPE
 from zarr.buffer import cpu
 from zarr.storage import LocalStore, MemoryStore
 
@@ -22,43 +21,6 @@ from zarrstack.base.descend import serves_sync
 from zarrstack.base.registry import find, names
 from zarrstack.core.errors import UsageError
 from zarrstack.testing import LayerTests
-
-
-class OverMemory(LayerTests):
-    """The steps of the suite's default."""
-
-    examples = fewer(20)
-
-
-class OverFolder(InAFolder, LayerTests):
-    examples = fewer(6)
-    steps = 10
-
-
-class TestLogOverMemory(OverMemory):
-    def layers(self):
-        return [Log(label="outer"), Log()]
-
-
-class TestLogOverFolder(OverFolder):
-    def layers(self):
-        return [Log(callback=id)]
-
-
-class TestRetryOverMemory(OverMemory):
-    def layers(self):
-        return [Retry(attempts=3, budget=5)]
-
-
-class TestThrottleOverMemory(OverMemory):
-    def layers(self):
-        return [Throttle(bytes_per_second="1TB/s", requests_per_second=1e9, in_flight=2)]
-
-
-@pytest.mark.slow
-class TestThrottleOverFolder(OverFolder):
-    def layers(self):
-        return [Throttle(in_flight=1)]
 
 
 @pytest.mark.parametrize("kind", [Log, Retry, Throttle])

@@ -56,17 +56,6 @@ def test_an_array_written_row_by_row_stores_each_shard_once_without_reading(belo
     assert (array[:] == data).all()
 
 
-def test_a_whole_shard_is_stored_when_set_returns(below, objects):
-    store = kept(below)
-    for number in range(3):
-        put(store, f"a/c/{number}", b"x")
-    assert objects == {}
-    put(store, "a/c/3", b"x")
-    assert below.sets == ["a/c/0"]
-    assert below.whole == []
-    assert store.figures().waiting == 0
-
-
 def test_a_shard_all_of_whose_chunks_are_removed_is_removed_without_reading(below, objects):
     store = kept(below)
     asyncio.run(store._set_many((f"a/c/{number}", value(b"x")) for number in range(4)))
@@ -210,12 +199,6 @@ def test_chunks_wait_without_a_block_only_if_a_budget_is_given(below, options, w
     assert (below.sets == []) is waits
     array.store.flush_sync()
     assert below.sets == ["a/c/0"]
-
-
-def test_a_budget_that_is_no_size_is_refused(below):
-    zarrstack.create_array(below, name="a", **ARRAY)
-    with pytest.raises(UsageError, match="memory_bytes"):
-        zarrstack.open(below, path="a", memory_bytes="much")
 
 
 def test_a_failed_flush_ends_the_block_with_its_error_and_keeps_the_chunks(below):
