@@ -45,6 +45,8 @@ class Case:
     keys: tuple[str, str] = ("default", "/")
     names: tuple[str | None, ...] | None = ("y", "x")
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    stored: tuple[str, ...] = ()
+    """Features of its chunks, which its document does not show."""
     missing: bool = False
     """No chunk is written: the values are the fill value."""
 
@@ -329,6 +331,12 @@ def _others() -> dict[str, Case]:
             f"chunk keys: {name} {separator}": Case(values=NUMBERS, chunk_shape=small, keys=(name, separator))
             for name, separator in product(("default", "v2"), ("/", "."))
         },
+        "chunks: several frames": Case(
+            values=NUMBERS,
+            codecs=[LITTLE, codec("zstd", level=3, checksum=False)],
+            encode=lambda chunk: b"".join(numcodecs.Zstd(3).encode(half) for half in np.split(chunk, 2)),
+            stored=("chunks: several frames",),
+        ),
         "shards: index at the start": sharded(start=True),
         "shards: index without checksum": sharded(checksum=False),
         "shape: 0 dimensions": Case(values=np.array(7, "<i4"), names=()),
@@ -355,7 +363,7 @@ def all_cases() -> dict[str, Case]:
 
 def features_of(case: Case) -> tuple[str, ...]:
     """The features of its array by the table."""
-    return (*head_features(case.document), *attribute_features(dict(case.attributes)))
+    return (*head_features(case.document), *attribute_features(dict(case.attributes)), *case.stored)
 
 
 def same(seen: Array, case: Case) -> bool:

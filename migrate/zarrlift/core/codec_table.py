@@ -201,6 +201,11 @@ _ROWS: Final = (
     _serializer("numcodecs.object-categorize", ".from_numcodecs:ObjectCategorize", v2_id="categorize",
         objects="labels", readers=BY_NONE,
         members={**LABELS, "dtype": Choice(None, values=words("|O", "O", "object"))}),
+    # zstd of several frames and gzip of several members, as the plan finds them in a sample of the chunks
+    # (`planning/several_frames.py`); documents have the registered names.
+    _compressor("zstd_frames", ".zstd:Zstd", members=ZSTD, like=Like("zstd", as_zstd), readers=None),
+    _compressor("gzip_members", ".deflate:Gzip", members={"level": GZIP_LEVEL}, like=Like("gzip", as_gzip),
+        readers=None),
     CodecFacts(name="n5_default", kind="serializer", role="frame", made_by=None, members=None,
         readers=Readers("zarr-extensions", BY_NONE.refused_by)),
     _serializer("numcodecs.json2", ".objects:Json2", v2_id="json2", objects="document", members=JSON2,
@@ -261,6 +266,10 @@ NUMBERS: Final = frozenset(row.name for row in _ROWS if row.kind == "numbers")
 """Codecs that zarr-python 3 reads in place of `bytes`."""
 
 
+SEVERAL: Final[Mapping[str, str]] = MappingProxyType({"zstd": "zstd_frames", "gzip": "gzip_members"})
+"""Codec whose payloads are single streams -> the one for those of several."""
+
+
 def facts_of(name: str) -> CodecFacts | None:
     """The row of a codec, or that of a codec that an installed package registers with numcodecs."""
     row = TABLE.get(name)
@@ -300,6 +309,11 @@ def registered(spec: CodecSpec, itemsize: int) -> CodecSpec:
         return spec
     configuration = facts.like.configuration(spec.configuration, itemsize)
     return spec if configuration is None else CodecSpec(facts.like.name, configuration)
+
+
+def as_written(spec: CodecSpec) -> CodecSpec:
+    """The codec under the name that documents have, whether its payloads have one stream or several."""
+    return registered(spec, 1) if spec.name in SEVERAL.values() else spec
 
 
 @cache

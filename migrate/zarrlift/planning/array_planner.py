@@ -44,6 +44,7 @@ from .plans import ArrayPlan
 from .reader_limits import reader_problems
 from .recipe_checks import changes_payloads
 from .routes import Move, Route, route_between
+from .several_frames import SeveralFrames
 from .zarr_json import array_head, strict_attributes
 
 _Notes: TypeAlias = tuple[Problem, ...]
@@ -80,6 +81,7 @@ class ArrayPlanner:
         keep the bytes.
         """
         self._trailing = TrailingBytes(self.storage)
+        self._several = SeveralFrames(self.storage)
         self._destination = IdentityCache(self._new_destination)
         self._named = IdentityCache(lambda layout, names: replace(layout, dimension_names=names))
         self._equal = IdentityCache(equal_layout)
@@ -103,6 +105,9 @@ class ArrayPlanner:
         source, renamed = self._equal(source, recipe)
         problems = [*node.problems, *self.applied.problems_of(node.path)]
         problems.extend([problem.at(node=node.path) for problem in renamed])
+        kept = self.in_place or recipe.codecs.mode == "keep"
+        source, several = self._several.described(node.path, source, inventory, kept=kept)
+        problems.extend(several)
         destination, attributes, notes = self._result(node, source, recipe, inventory)
         problems.extend(notes)
         route, blocks = self._way(source, destination, recipe)

@@ -15,6 +15,7 @@ from ..core.chain.reader_table import (
     INDEX_AT_START,
     LATER,
     ONE_TWICE,
+    SEVERAL_STREAMS,
     Reading,
     Row,
     attribute_features,
@@ -24,7 +25,7 @@ from ..core.chain.reader_table import (
     head_features,
     reading,
 )
-from ..core.codec_table import READERS
+from ..core.codec_table import READERS, SEVERAL
 from ..core.identity_cache import IdentityCache
 from ..core.problems import warning
 from .plans import ArrayPlan
@@ -43,7 +44,9 @@ def readings(arrays: Iterable[ArrayPlan]) -> Iterator[tuple[ArrayPlan, Reading]]
 
 
 def _layout_features(layout: Layout) -> tuple[str, ...]:
-    return head_features(array_head(layout))
+    names = head_features(array_head(layout))
+    several = any(spec.name in SEVERAL.values() for spec in layout.chain.codecs)
+    return (*names, SEVERAL_STREAMS) if several else names
 
 
 def codec_problems(layout: Layout) -> list[Problem]:

@@ -17,6 +17,7 @@ from zarrstack.core.json_text import JSON, JSONObject
 from ..archive.nodes import Layout
 from ..core.chain.chain import Chain
 from ..core.chain.codec_limits import within_limits
+from ..core.codec_table import as_written
 from ..core.frozen_json import thawed
 from ..core.grid.frames import N5Blocks, Shards
 from .portable_codecs import complete
@@ -50,7 +51,8 @@ def array_head(layout: Layout) -> JSONObject:
 
 def stored_chain(layout: Layout) -> Chain:
     """The chain from the array to a stored object, as in the document."""
-    chain = Chain(tuple(complete(within_limits(spec), layout.data_type) for spec in layout.chain.codecs))
+    written = map(as_written, layout.chain.codecs)
+    chain = Chain(tuple(complete(within_limits(spec), layout.data_type) for spec in written))
     if isinstance(layout.frame, Shards):
         return layout.frame.chain(layout.chunk_shape, chain)
     if isinstance(layout.frame, N5Blocks):

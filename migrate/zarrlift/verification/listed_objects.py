@@ -20,7 +20,7 @@ from zarrstack.core.paths import join
 
 from ..archive.chunk_inventory import take_inventory
 from ..core.chain.chain import Chain
-from ..core.codec_table import facts_of
+from ..core.codec_table import SEVERAL, facts_of
 from ..core.grid.frames import Shards
 from ..core.grid.overlap import touched
 from ..core.problems import refusal
@@ -212,7 +212,8 @@ def _compare_sizes(
         return nothing
     at = np.minimum(np.searchsorted(source.indexes, indexes), len(source.indexes) - 1)
     differ = (source.indexes[at] == indexes) & (source.sizes[at] != sizes)
-    if not by_job:
+    # A copy encodes chunks of several frames or members again as one.
+    if not by_job or any(codec.name in SEVERAL for codec in chain.codecs):
         suspects: Indexes = indexes[differ]
         return suspects
     # A copy leaves out bytes that follow a blosc chunk, whose header has its length.

@@ -12,6 +12,7 @@ from zarrstack.core.errors import Problem, StorageError, UnsupportedError, Usage
 from zarrstack.core.paths import join
 
 from ..archive.shard_reader import chunk_reader
+from ..core.chain.chain import with_several_streams
 from ..core.codecs.base import OBJECT_LIMIT, memory
 from ..core.json_document import document
 from ..core.node_paths import nearest
@@ -61,9 +62,8 @@ class ViewedArray:
 
     def __init__(self, plan: ArrayPlan, storage: Storage) -> None:
         self.plan = plan
-        self._source = chunk_reader(
-            storage, plan.path, plan.source, allow_pickle=plan.move.values.allow_pickle
-        )
+        source = replace(plan.source, chain=with_several_streams(plan.source.chain))
+        self._source = chunk_reader(storage, plan.path, source, allow_pickle=plan.move.values.allow_pickle)
 
     @cached_property
     def _change(self) -> Change:

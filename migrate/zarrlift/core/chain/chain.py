@@ -22,7 +22,7 @@ from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..codec_spec import CodecSpec
-from ..codec_table import ALIASES, ARRAY_FILTERS, ARRAY_TO_BYTES, NUMBERS, REGISTERED_FILTERS
+from ..codec_table import ALIASES, ARRAY_FILTERS, ARRAY_TO_BYTES, NUMBERS, REGISTERED_FILTERS, SEVERAL
 from .array_filters import Endian, endian_from_json, endian_to_json
 
 _LITTLE: Final = CodecSpec("bytes", {"endian": "little"})
@@ -135,6 +135,11 @@ class Chain:
 
     def __str__(self) -> str:
         return " > ".join(str(codec) for codec in self.codecs)
+
+
+def with_several_streams(chain: Chain) -> Chain:
+    """The chain with codecs whose payloads may have several streams, such as frames of zstd."""
+    return Chain(tuple(replace(spec, name=SEVERAL.get(spec.name, spec.name)) for spec in chain.codecs))
 
 
 def _turned(

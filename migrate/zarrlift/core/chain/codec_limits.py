@@ -54,10 +54,10 @@ def within_limits(spec: CodecSpec) -> CodecSpec:
     """Limit what matters to the encoder only, such as levels, to values that all readers accept.
 
     A decoder finds all it needs in the stored bytes. Bytes written under `spec` therefore decode under the
-    result.
+    result. Members that v3 readers require and the document lacks, such as the level of gzip, have defaults.
     """
     members = _registered_members(spec) or {}
-    configuration = {
+    configuration = {name: member.default for name, member in members.items() if member.needed} | {
         name: members[name].limited(value) if name in members else value
         for name, value in spec.configuration.items()
     }

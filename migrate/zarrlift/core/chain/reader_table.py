@@ -27,6 +27,7 @@ EVERY_COPY: Final = ("zarr-python", "tensorstore")
 """The readers for which every copy is made."""
 
 INDEX_AT_START: Final = "shards: index at the start"
+SEVERAL_STREAMS: Final = "chunks: several frames"
 ONE_TWICE: Final = "dimension names: one twice"
 HALF_A_PAIR: Final = "attributes: half of a surrogate pair"
 _BARE: Final = "attributes: bare NaN or Infinity"
@@ -65,6 +66,7 @@ The table of codecs has those of codecs.
 
 _OTHERS: Final = (
     (INDEX_AT_START, "gdal", "zarrita"),
+    (SEVERAL_STREAMS, "tensorstore", ""),
     ("shape: 0 dimensions", "gdal", ""),
     ("shape: a length of 0", "zarrita gdal", ""),
     ("fill value: bits", "", "zarrs zarrita"),

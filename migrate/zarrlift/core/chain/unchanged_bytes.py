@@ -15,7 +15,7 @@ from zarrstack.core.errors import Problem, ZarrstackError
 
 from ..codec_facts import REQUIRED
 from ..codec_spec import CodecSpec
-from ..codec_table import ARRAY_FILTERS, NUMBERS, require_facts
+from ..codec_table import ARRAY_FILTERS, NUMBERS, as_written, require_facts
 from ..data_types.v3 import DataType
 from ..problems import refusal
 from .array_filters import decoded_type, resolved_type
@@ -47,7 +47,7 @@ def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:
     if data_type.name in ("structured", "struct") and middle.configuration.get("endian") == "big":
         # zarr-python 3.1.6 ignores the codec's `endian` and reads the fields as little-endian.
         yield "zarr-python 3.1.6 reads big-endian structs wrongly", (middle,)
-    tail = chain.codecs[chain.middle + 1 :]
+    tail = tuple(map(as_written, chain.codecs[chain.middle + 1 :]))
     for spec in tail:
         row = codecs().get(spec.name)
         problem = limits_problem(within_limits(spec))

@@ -160,6 +160,13 @@ class BytesCodec(ABC):
         """
         return 0
 
+    def streams(self, data: Buffer, decoded: Size, *, thorough: bool) -> int:
+        """Number of streams of a payload that some readers refuse unless it is 1.
+
+        Codecs that allow several return 1. What takes a decompression is counted only if `thorough`.
+        """
+        return 1
+
     def inner_ends(self, ends: HeadAndTail) -> HeadAndTail | None:
         """The ends of the decoded payload, if known without decoding; otherwise None."""
         return None

@@ -128,6 +128,18 @@ class Gzip(BytesCodec):
             return bool(last == decoded.at_most & 0xFFFFFFFF)
         return bool(last <= decoded.at_most)
 
+    def streams(self, data: Buffer, decoded: Size, *, thorough: bool) -> int:
+        """Number of members; 1 without a decompression, if the trailer has the size of the chunk."""
+        if self.spec.name != "gzip" or not (thorough or decoded.exact):
+            return 1
+        if not thorough and self.check(HeadAndTail.of(data), decoded):
+            return 1
+        count, rest = 0, bytes(memory(data))
+        while rest:
+            _, rest = _inflate("gzip", rest, _GZIP_WINDOW, decoded.at_most, decoded)
+            rest, count = rest.lstrip(b"\0"), count + 1
+        return count
+
 
 @dataclass(frozen=True, slots=True)
 class Zlib(BytesCodec):

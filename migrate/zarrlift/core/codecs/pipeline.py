@@ -15,6 +15,7 @@ import numpy as np
 from zarrstack.core.errors import CastError, ChunkError, MetadataError, ZarrstackError
 from zarrstack.core.json_text import canonical
 
+from ..codec_table import SEVERAL
 from .base import OBJECT_LIMIT, HeadAndTail, InnerChunk, Options, Size, memory
 from .layout import in_c_order
 from .registry import compile_array_codec, compile_bytes_codec
@@ -48,6 +49,7 @@ class Pipeline:
         "_array_codec",
         "_bytes_codecs",
         "_first",
+        "_has_streams",
         "_inverse",
         "_native",
         "_order",
@@ -77,6 +79,7 @@ class Pipeline:
         middle = chain.middle
         self.chain = chain
         self._first = middle + 1
+        self._has_streams = any(spec.name in SEVERAL for spec in chain.codecs)
         self._shape = shape
         self._native = data_type.numpy
         self._order = axes_order(chain, len(shape))
@@ -191,14 +194,44 @@ class Pipeline:
     def check_whole(self, data: Buffer, position: int | None = None) -> Buffer:
         """Like `check` for a payload in memory, which is decoded if necessary.
 
-        Returns the payload, without the bytes behind the end that its header states.
+        Returns the payload, without the bytes behind the end that its header states. ChunkError for one of
+        several streams, unless the codec allows them.
         """
-        if self.check(HeadAndTail.of(data), position):
-            return data
-        data = self._without_trailing_bytes(data, position)
         if not self.check(HeadAndTail.of(data), position):
-            self.decode(data, position)
+            data = self._without_trailing_bytes(data, position)
+            if not self.check(HeadAndTail.of(data), position):
+                self.decode(data, position)
+        if (several := self.several_streams(data, position)) is not None:
+            place, count = several
+            raise ChunkError(
+                f"{self.chain.codecs[place].name}: the payload has several streams; some readers refuse it",
+                found=str(count),
+                expected="1, as in the chunks that were looked at for the plan",
+                advice="Migrate the array with --codecs, such as --codecs zstd:3, which encodes it again; or "
+                "with --codecs keep, which keeps its bytes.",
+            )
         return data
+
+    def several_streams(
+        self, data: Buffer, position: int | None = None, *, thorough: bool = False
+    ) -> tuple[int, int] | None:
+        """The outermost codec with several streams in a payload, by its place, and their number; or None.
+
+        Inside a checksum, the payload that it protects is looked at. `thorough` is that of
+        `BytesCodec.streams`.
+        """
+        if not self._has_streams:
+            return None
+        sizes = self.sizes_for(memory(data).nbytes)
+        for index in range(self._end(position) - 1, self._first - 1, -1):
+            codec = self._bytes_codecs[index - self._first]
+            count = codec.streams(data, sizes[index], thorough=thorough)
+            if count != 1:
+                return index, count
+            if codec.inner_ends(HeadAndTail.of(data)) is None:
+                return None
+            data = codec.decode(data, sizes[index])
+        return None
 
     def trailing_bytes(self, data: Buffer) -> int:
         """The number of bytes of a payload behind the end that its header states."""

@@ -100,6 +100,24 @@ class Zstd(BytesCodec):
         require_stated("zstd", header.content, decoded, exact=False)
         return not decoded.exact or header.content == decoded.at_most
 
+    def streams(self, data: Buffer, decoded: Size, *, thorough: bool) -> int:
+        """Number of frames; empty and skippable ones count unless they are last.
+
+        tensorstore 0.1.86 ignores what is skippable or empty behind the first frame; it refuses others.
+        """
+        if self.spec.name != "zstd":
+            return 1
+        view, position, counted, number = memory(data), 0, 1, 0
+        whole = decoded.exact and bytes(view[:4]) == _MAGIC and _header(view, 0).content == decoded.at_most
+        if whole and not thorough:
+            return 1  # what follows is empty
+        while position < len(view):
+            position, content = _frame_end(view, position)
+            number += 1
+            if content != 0:
+                counted = number
+        return counted
+
 
 def _header(view: memoryview, start: int) -> _Header:
     """Parse the header of the frame at `start` (RFC 8878, 3.1.1.1)."""
