@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def source(folder: Path) -> None:
         asyncio.run(store.set(f"v/{number}", cpu.Buffer.from_bytes(os.urandom(SIZE))))
     asyncio.run(store.set("large", cpu.Buffer.from_bytes(os.urandom(LARGE))))
     data = np.random.default_rng(0).integers(0, 1000, (1024, 1024)).astype("f4")
+    zarr.create_array(store, name="plain", data=data, chunks=(64, 64))
     zarr.create_array(store, name="a", data=data, chunks=(64, 64), shards=(512, 512))
 
 
@@ -120,6 +122,7 @@ def figures(name: str, folder: Path) -> list[float]:
     async def body() -> list[float]:
         _, store = fresh()
         cold, hot = await micros(store, whole), await micros(store, whole)
+        put = float("nan") if isinstance(store, FsspecStore) else await sets(store)
         if not isinstance(store, FsspecStore) and name != "no cache":
             await store.get("large", PROTOTYPE)
         ranged = await micros(store, parts)
@@ -133,36 +136,60 @@ def figures(name: str, folder: Path) -> list[float]:
         for _ in range(3):
             await micros(store, order.sample(whole, VALUES))
         thrash = below.gets or float("nan")
-        return [cold, hot, ranged, shared, thrash]
+        return [cold, hot, put, ranged, shared, thrash]
 
     found = asyncio.run(body())
     _, store = fresh()
-    array = zarr.open_array(store, path="a", mode="r")
-    try:
-        return [*found, epochs(lambda at: array[at : at + 64])]
-    except AttributeError:  # filecache of fsspec 2026.9.0 cannot read the end of a file
-        return [*found, float("nan")]
+    return [*found, *read_again(lambda path: partial(read, zarr.open_array(store, path=path, mode="r")))]
 
 
-def epochs(read: Callable[[int], Any]) -> float:
-    """Milliseconds of a second pass over rows of chunks."""
-    for _ in range(2):
-        began = time.perf_counter()
-        for at in range(0, 1024, 64):
-            read(at)
-    return (time.perf_counter() - began) * 1e3
+async def sets(store: Store) -> float:
+    """Microseconds per set of a new key."""
+    value = cpu.Buffer.from_bytes(os.urandom(SIZE))
+    began = time.perf_counter()
+    for number in range(VALUES):
+        await store.set(f"w/{number}", value)
+    taken = (time.perf_counter() - began) / VALUES * 1e6
+    for number in range(VALUES):
+        await store.delete(f"w/{number}")
+    return taken
 
 
-def decoded(folder: Path) -> float:
-    array = zarrstack.open_array(folder / "source", path="a", mode="r", decoded=ROOM)
-    return epochs(lambda at: array[at : at + 64])
+def read(array: zarr.Array[Any], *selection: slice) -> Any:
+    return array[selection]
 
 
-def pool(folder: Path) -> float:
-    spec = {"driver": "zarr3", "kvstore": f"file://{folder}/source/a/"}
-    context = tensorstore.Context({"cache_pool": {"total_bytes_limit": ROOM}})
-    array = tensorstore.open(spec, context=context, read=True).result()
-    return epochs(lambda at: array[at : at + 64].read().result())
+def read_again(opened: Callable[[str], Callable[..., Any]]) -> list[float]:
+    """Microseconds to read a chunk again; milliseconds of a second epoch, by rows of chunks, over shards."""
+    found = []
+    for path, columns, unit in (("plain", 64, 256 / 1e6), ("a", 1024, 1e-3)):
+        act = opened(path)
+        try:
+            for _ in range(2):
+                began = time.perf_counter()
+                for row, column in product(range(0, 1024, 64), range(0, 1024, columns)):
+                    act(slice(row, row + 64), slice(column, column + columns))
+            found.append((time.perf_counter() - began) / unit)
+        except AttributeError:  # filecache of fsspec 2026.9.0 cannot read the end of a file
+            found.append(float("nan"))
+    return found
+
+
+def decoded(folder: Path) -> list[float]:
+    place = folder / "source"
+    return read_again(
+        lambda path: partial(read, zarrstack.open_array(place, path=path, mode="r", decoded=ROOM))
+    )
+
+
+def pool(folder: Path) -> list[float]:
+    def opened(path: str) -> Callable[..., Any]:
+        spec = {"driver": "zarr3", "kvstore": f"file://{folder}/source/{path}/"}
+        context = tensorstore.Context({"cache_pool": {"total_bytes_limit": ROOM}})
+        array = tensorstore.open(spec, context=context, read=True).result()
+        return lambda *selection: array[selection].read().result()
+
+    return read_again(opened)
 
 
 def rows_into_shards(folder: Path, waits: bool) -> tuple[float, int, int]:
@@ -195,13 +222,14 @@ def main(folder: Path, rounds: int) -> None:
     source(folder / "source")
     found = interleaved({name: partial(figures, name, folder) for name in CONTENDERS}, rounds)
     heads = (
-        *("microseconds", "cold get, 100 kB", "hot get", "10 kB of 64 MB"),
-        *("requests of 20 readers", "requests of 3 epochs, room for 30 %", "second epoch over shards, ms"),
+        *("microseconds", "cold get, 100 kB", "hot get", "set", "10 kB of 64 MB"),
+        *("requests of 20 readers", "requests of 3 epochs, room for 30 %"),
+        *("hot chunk of an array", "second epoch over shards, ms"),
     )
     lines = [[name, *_cells(runs)] for name, runs in found.items()]
     others = {"`open_array(decoded=...)`": decoded, "tensorstore's pool": pool}
     alone = interleaved({name: partial(act, folder) for name, act in others.items()}, rounds)
-    lines += [[name, *[""] * 5, f"{statistics.median(runs):.1f}"] for name, runs in alone.items()]
+    lines += [[name, *[""] * 6, *_cells(runs, 1)] for name, runs in alone.items()]
     print(markdown(heads, *lines))
     ways = {"zarr": False, "`WriteBack`": True}
     rows = interleaved(

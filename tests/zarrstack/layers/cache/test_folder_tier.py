@@ -201,6 +201,24 @@ async def test_a_folder_that_was_removed_is_made_anew(reads, open_cache, tmp_pat
     assert store.figures().disk_bytes == other.figures().disk_bytes == size(tmp_path / "tier")
 
 
+async def test_a_change_during_which_the_folder_is_removed_is_seen_by_those_who_make_it_again(
+    open_cache, tmp_path, below
+) -> None:
+    store = open_cache()
+    await fill(store, 3)
+    real = below.set
+
+    async def remove_first(key, value):
+        shutil.rmtree(tmp_path / "tier")
+        others.append(open_cache())
+        await fill(others[0], 3)
+        await real(key, value)
+
+    others, below.set = [], remove_first
+    await store.set("a/0", buffer(b"new"))
+    assert await read(others[0], "a/0") == await read(store, "a/0") == b"new"
+
+
 # -- damage -----------------------------------------------------------------------------------------
 
 

@@ -28,12 +28,12 @@ from zarr.storage import LocalStore
 from zarrstack import stack
 from zarrstack.layers.cache.layer import Cache
 
-# Four processes of eight threads share one folder and are killed at random: never a wrong byte.
+# Six processes of eight threads share one folder and are killed at random: never a wrong byte.
 
 
 BUDGET = 150_000
 """Bytes; about 50 values of 3 KB, so that there is a good deal of evicting."""
-PROCESSES = 4
+PROCESSES = 6
 KILLS = int(os.environ.get("ZARRLIFT_CACHE_KILLS", "6"))
 BETWEEN = 150
 """Operations of the process to be killed between its start and its death, at least."""

@@ -67,9 +67,9 @@ async def change(
     except asyncio.CancelledError:
         raise
     except BaseException:
-        place.end(begun)
+        state.end(path, place, begun)
         raise
-    stamp = place.end(begun)
+    stamp = state.end(path, place, begun)
     if value is None or not is_stable(stamp) or len(place.slots) == 1:  # or another change intervened
         state.memory.drop(path)
     else:

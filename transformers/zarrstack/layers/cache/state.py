@@ -168,10 +168,19 @@ class CacheState:
             if place.table is self.versions:  # it has not failed
                 return place, begun
 
+    def end(self, path: str, place: VersionedPath, begun: int) -> int:
+        """End a change; return the stamp for the written value, not stable if another change intervened."""
+        stamp = place.end(begun)
+        if (
+            place.table is not self.versions
+        ):  # a folder that was removed: those who made it again see the change
+            place, begun = self.begin(path)
+            place.end(begun)
+        return stamp
+
     def invalidate(self, path: str) -> None:
         """Make what is cached of a key, or below a folder, invalid for all processes; "" also removes it."""
-        place, begun = self.begin(path)
-        place.end(begun)
+        self.end(path, *self.begin(path))
         self.memory.drop_below(path)
         if not path and self.tier is not None:
             self.tier.remove_all()
