@@ -10,16 +10,17 @@ import hashlib
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from zarrstack.core.errors import UnsupportedError
+from zarrstack.core.errors import StorageError, UnsupportedError
 
 from ..core.format_table import DOCUMENT_NAMES
+from ..core.grid.pattern_keys import NamePatterns, PatternKeys
 from ..storage.base import ListedPage, Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.versions import version_numbers
@@ -97,13 +98,14 @@ def take_inventory(
     follow_links: bool = False,
     names_only: bool = False,
     count: Callable[[int], object] | None = None,
+    collect: Callable[[str], object] = lambda _: None,
 ) -> Inventory:
     """The chunks of the array at `path` that exist in `storage`.
 
     `children` are names below the array that belong to other nodes and are skipped. With `names_only`, local
     files are listed without sizes and times. `count` receives the
-    numbers of listed objects of a store, from another thread. Raises UnsupportedError for a grid of more than
-    2^63 chunks, StorageError.
+    numbers of listed objects of a store, from another thread, and `collect` the names that belong to no
+    chunk. Raises UnsupportedError for a grid of more than 2^63 chunks, StorageError.
     """
     try:
         require_countable(layout)
@@ -116,7 +118,12 @@ def take_inventory(
             )
         if names_only:
             storage.refuse_links(path)
-        return inventory_of(_found(storage, path, layout, children, count, follow_links=follow_links))
+        found = _found(storage, path, layout, children, count, collect, follow_links=follow_links)
+        inventory = inventory_of(found)
+        if layout.opaque and inventory.unclaimed_count:  # every object is the array's
+            added = f"{inventory.fingerprint}+{inventory.unclaimed_count}"
+            return replace(inventory, fingerprint=added)
+        return inventory
     if layout.objects.total > _MAX_WALKED:
         raise UnsupportedError(
             "the store cannot be listed, and the chunk grid is too large to check every key",
@@ -174,20 +181,21 @@ def _found(
     layout: Layout,
     children: frozenset[str],
     count: Callable[[int], object] | None,
+    collect: Callable[[str], object],
     *,
     follow_links: bool,
 ) -> ChunkScan:
     if isinstance(storage, LocalStorage):
-        return scan(storage, path, layout, children=children, follow_links=follow_links)
+        return scan(storage, path, layout, children=children, follow_links=follow_links, collect=collect)
     prefix = layout.prefix(path)
     result = storage.list_objects(
         prefix,
-        lambda: ListedChunks(layout, prefix, DOCUMENT_NAMES | children, count),
+        lambda: ListedChunks(layout, prefix, DOCUMENT_NAMES | children, count, collect),
         partial(_some_keys, layout, path),
     ).found
     if not result.versioned and storage.beneath is not None:
         # The layers determine which chunks exist; the storage below provides the rest.
-        below = _found(storage.beneath, path, layout, children, count, follow_links=follow_links)
+        below = _found(storage.beneath, path, layout, children, count, collect, follow_links=follow_links)
         _complete(result, below)
         # Entries that are not regular files are not listed through layers and would appear as missing chunks.
         result.no_files, result.bad_links = below.no_files, below.bad_links
@@ -226,8 +234,9 @@ class ListedChunks:
         prefix: str,
         passed_over: frozenset[str],
         count: Callable[[int], object] | None = None,
+        collect: Callable[[str], object] = lambda _: None,
     ) -> None:
-        self.found = ChunkScan()
+        self.found = ChunkScan(collect)
         self._keys = layout.keys
         self._grid = layout.objects
         self._start = len(prefix)
@@ -377,6 +386,23 @@ def take_settled_inventory(storage: Storage, path: str, layout: Layout, **option
             time.sleep(seconds)
             inventory = take_inventory(storage, path, layout, **options)
     return inventory
+
+
+def list_objects(storage: Storage, path: str, **options: Any) -> tuple[Layout, Inventory]:
+    """All objects below an array that cannot be described; options of `take_inventory`.
+
+    StorageError; UnsupportedError if their names follow no pattern.
+    """
+    for _ in range(_ATTEMPTS):
+        names = NamePatterns()
+        take_inventory(storage, path, Layout.of_objects(PatternKeys()), collect=names.add, **options)
+        layout = Layout.of_objects(names.keys())
+        inventory = take_settled_inventory(storage, path, layout, **options)
+        if not inventory.unclaimed_count:
+            return layout, inventory
+    raise StorageError(
+        "objects were added while they were listed", node=path, key=layout.prefix(path) or None
+    )
 
 
 def _unsettled(inventory: Inventory) -> float:

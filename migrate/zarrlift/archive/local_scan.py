@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
 from math import prod
@@ -15,8 +15,10 @@ from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
 from ..core.format_table import DOCUMENT_NAMES
 from ..core.grid.chunk_keys import ChunkKeys, DraftKeys, N5Keys
-from ..storage.base import Storage
+from ..core.grid.pattern_keys import PatternKeys
+from ..storage.base import CLAIM, Storage
 from ..storage.local.files import storage_error
+from ..storage.local.own_names import is_own
 from ..storage.local.storage import LocalStorage
 from .chunk_columns import NO_CHUNK, ChunkColumns, chunk_indexes
 from .nodes import Layout
@@ -30,7 +32,9 @@ _NO_FILES_NAMED: Final = 20
 class ChunkScan:
     """What a listing finds of one array."""
 
-    def __init__(self) -> None:
+    def __init__(self, collect: Callable[[str], object] = lambda _: None) -> None:
+        """`collect` receives each name that belongs to no chunk."""
+        self._collect = collect
         self.chunks = ChunkColumns()
         """Versions are modification times in nanoseconds for files; 0 for what is unknown."""
         self.sized = True
@@ -43,6 +47,7 @@ class ChunkScan:
 
     def unclaimed_name(self, name: str) -> None:
         """Add a name that belongs to no chunk; only the first ones in sorted order are kept."""
+        self._collect(name)
         self.unclaimed_count += 1
         if len(self.unclaimed) < _MAX_NAMED_UNCLAIMED or name < self.unclaimed[-1]:
             self.unclaimed = sorted([*self.unclaimed, name])[:_MAX_NAMED_UNCLAIMED]
@@ -56,6 +61,7 @@ def scan(
     children: frozenset[str],
     follow_links: bool,
     names_only: bool = False,
+    collect: Callable[[str], object] = lambda _: None,
 ) -> ChunkScan:
     """The chunks of the array at `path`; empty if its directory is absent.
 
@@ -65,7 +71,7 @@ def scan(
     Raises StorageError for any other error: after an incomplete listing, nothing is known about the remaining
     chunks.
     """
-    return _Scan(storage, path, layout, children, follow_links, names_only).found
+    return _Scan(storage, path, layout, children, follow_links, names_only, ChunkScan(collect)).found
 
 
 class _Scan:
@@ -77,6 +83,7 @@ class _Scan:
         children: frozenset[str],
         follow_links: bool,
         names_only: bool,
+        found: ChunkScan,
     ) -> None:
         self.storage = storage
         self.node = path
@@ -84,18 +91,20 @@ class _Scan:
         self.counts = layout.objects.counts
         self.passed_over = DOCUMENT_NAMES | children if children else DOCUMENT_NAMES
         self.follow_links = follow_links
-        self.found = ChunkScan()
+        self.found = found
         self.found.sized = self.found.versioned = not names_only
         ndim = len(layout.shape)
         self.layout = layout
-        nested = layout.keys.depth(ndim) > 1
+        nested = layout.keys.depth(ndim) > 1 and not isinstance(layout.keys, PatternKeys)
         head, self.lead = _head(layout.keys) if nested else ("", "")
         self.axes = _axes(layout.keys, ndim)
         directory = storage.path((self.prefix + head).rstrip("/"))
         if names_only:
             storage.refuse_links((self.prefix + head).rstrip("/"))
         try:
-            if nested:
+            if isinstance(layout.keys, PatternKeys):
+                self._any(directory, "")
+            elif nested:
                 self._deep(directory, 0, 0, head)
             else:
                 self._flat(directory)
@@ -148,6 +157,27 @@ class _Scan:
                 else:
                     self._no_file(prefix + name, "a file in the place of a directory of chunks")
         self.found.chunks.add_names(present)
+
+    def _any(self, directory: str, prefix: str) -> None:
+        """Scan a directory and those below it, whatever the names are."""
+        with os.scandir(directory) as every:
+            while some := list(islice(every, _BATCH)):
+                batch = [entry for entry in some if prefix or not self._is_of_others(entry.name)]
+                names = [prefix + entry.name for entry in batch]
+                indexes = chunk_indexes(names, self.layout.keys, self.layout.objects)
+                for entry, name, index in zip(batch, names, indexes.tolist(), strict=True):
+                    if entry.is_symlink() and self._leads_away(entry, name):
+                        continue
+                    if entry.is_dir():
+                        self._any(entry.path, name + "/")
+                    elif index == NO_CHUNK:
+                        self.found.unclaimed_name(name)
+                    else:
+                        self._accept(entry, index, name)
+
+    def _is_of_others(self, name: str) -> bool:
+        """Whether a name in the array's directory is that of a document, another node or a job."""
+        return name in self.passed_over or is_own(name) or name.startswith(CLAIM)
 
     def _accept(self, entry: os.DirEntry[str], index: int, name: str) -> None:
         if entry.is_symlink() and self._leads_away(entry, name):

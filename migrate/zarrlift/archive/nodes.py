@@ -22,6 +22,7 @@ from ..core.frozen_json import frozen
 from ..core.grid.chunk_keys import ChunkKeys, chunk_keys_from_json
 from ..core.grid.frames import Frame, Shards, frame_from_json
 from ..core.grid.grid import Grid
+from ..core.grid.pattern_keys import PatternKeys
 from ..core.problems import any_refusal
 from ..recipe.changes import ZeroFill
 from ..recipe.options import Format
@@ -66,9 +67,30 @@ class Layout:
     root: str | None = None
     """Location of the objects if not below the array's own path (`data/root/a/b` in the 2022 draft)."""
     dimension_names: tuple[str | None, ...] | None = None
+    opaque: bool = False
+    """Whether only the keys of the objects are known, of an array that is passed through."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fill_value", frozen(self.fill_value))
+
+    @classmethod
+    def of_objects(cls, keys: ChunkKeys, counts: tuple[int, ...] | None = None) -> Layout:
+        """The layout of an array that is passed through: a grid of objects, each of which is one byte here.
+
+        `counts` are the objects along each axis, unless the keys are listed.
+        """
+        assert counts is not None or isinstance(keys, PatternKeys)
+        shape = (keys.total,) if isinstance(keys, PatternKeys) else counts
+        assert shape is not None
+        return cls(
+            shape=shape,
+            data_type=DataType("uint8"),
+            fill_value=0,
+            chunk_shape=(1,) * len(shape),
+            chain=Chain((CodecSpec("bytes"),)),
+            keys=keys,
+            opaque=True,
+        )
 
     @property
     def grid(self) -> Grid:
@@ -141,8 +163,19 @@ class GroupNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedThrough:
+    """An array of Zarr v3 that is valid as far as it is known, and whose bytes are never changed."""
+
+    unknown: str
+    """What is unknown of it here, such as "unknown codec 'packbits'"."""
+    document: JSONObject
+    objects: Layout | None = None
+    """Where its objects are, if its grid and its keys are known; otherwise a listing finds them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayNode:
-    """An array; `layout` is None if and only if a problem refuses it.
+    """An array; `layout` is None if and only if a problem refuses it, or if it is passed through.
 
     Examples
     --------
@@ -168,11 +201,13 @@ class ArrayNode:
     problems: tuple[Problem, ...] = ()
     only_documents: bool = False
     """Whether its directory contains only documents, so that no listing of chunks is needed."""
+    passed: PassedThrough | None = None
+    """Of an array that cannot be described, because a part of it is unknown here."""
 
     @property
     def refused(self) -> bool:
         """Whether a problem excludes this node."""
-        return self.layout is None or any_refusal(self.problems)
+        return (self.layout is None and self.passed is None) or any_refusal(self.problems)
 
     def layout_with(self, zero_fill: ZeroFill | None) -> Layout | None:
         """The layout with the chosen meaning of a fill value that is not text, if the node has such a one."""
@@ -244,6 +279,7 @@ def layout_to_json(layout: Layout) -> JSONObject:
         "frame": None if layout.frame is None else layout.frame.to_json(),
         "root": layout.root,
         "dimension_names": None if layout.dimension_names is None else list(layout.dimension_names),
+        **({"opaque": True} if layout.opaque else {}),
     }
 
 
@@ -260,4 +296,5 @@ def layout_from_json(data: JSONObject) -> Layout:
         frame=frame_from_json(data.get("frame")),
         root=data.get("root"),
         dimension_names=None if names is None else tuple(names),
+        opaque=data.get("opaque", False),
     )

@@ -16,26 +16,26 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from zarrstack.base.array_documents import GUARD
-from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError
-from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
+from zarrstack.core.json_text import JSON, Extension, JSONObject, canonical, excerpt
 from zarrstack.core.paths import join
-from zarrstack.core.shard_index import IndexFormat
 
-from ..archive.nodes import ArrayNode, Layout, SourceDocument
+from ..archive.nodes import ArrayNode, Layout, PassedThrough, SourceDocument
 from ..core.chain.chain import Chain
 from ..core.codecs.pipeline import Pipeline
+from ..core.codecs.registry import missing_packages
 from ..core.data_types.v3 import DataType, fill_from_json, fill_to_json
 from ..core.format_table import V3 as NAME
 from ..core.grid.frames import Shards
-from ..core.problems import any_refusal, attempt, refusal, warning
+from ..core.grid.grid import Grid
+from ..core.problems import any_refusal, attempt, note, refusal, warning
 from ..core.shapes import Shape, read_lengths, whole_chunks
 from ..storage.base import DirectoryEntry
 from .tree.directory import NodeDirectory
 from .tree.documents import EntryProblems, wrong_version
 from .tree.reader import ArchiveReader
+from .v3_extensions import SHARDING, chain_of, check_known, index_of, inner_chunk_of, keys_of, transformers_of
 
-SHARDING: Final = "sharding_indexed"
 _NEEDED: Final = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs", "fill_value")
 _OPTIONAL: Final = ("attributes", "dimension_names", "storage_transformers")
 _COMMON: Final = ("zarr_format", "node_type")
@@ -43,9 +43,11 @@ _COMMON: Final = ("zarr_format", "node_type")
 
 @dataclass(slots=True, kw_only=True)
 class V3Array:
-    """The content of a document; `layout` is None if a problem refuses it."""
+    """The content of a document; without `layout` and `passed`, a problem refuses it."""
 
     layout: Layout | None = None
+    passed: PassedThrough | None = None
+    """Of an array that has no layout because a part of it is unknown, and is valid otherwise."""
     attributes: JSONObject = field(default_factory=dict)
     extra: JSONObject = field(default_factory=dict)
     """Members that need not be understood."""
@@ -67,29 +69,44 @@ class V3ArrayDescriber:
         guard = (GUARD,) if transformers else ()
         result.extra = reading.other((*_COMMON, *_NEEDED, *_OPTIONAL, *guard))
         result.attributes = reading.attempt(lambda: read_attributes(document)) or {}
-        reading.attempt(lambda: _no_transformers(transformers))
+        if reading.attempt(lambda: transformers_of(transformers)):
+            attempt(result.problems, lambda: _no_transformers(transformers))
         for name in _NEEDED:
             if name not in document:
                 result.problems.append(refusal("metadata", f"{name} is missing"))
         shape = reading.member("shape", lambda value: read_lengths(value, "shape"))
         data_type = reading.member("data_type", lambda value: DataType.from_json(value).known)
-        keys = reading.member("chunk_key_encoding", KeyEncoding.from_json)
-        chain = reading.member("codecs", Chain.from_json)
+        keys = reading.member("chunk_key_encoding", keys_of)
+        chain = reading.member("codecs", chain_of)
         outer = reading.member("chunk_grid", _grid)
-        if shape is None or outer is None or data_type is None or keys is None or chain is None:
+        fill = chunks = names = None
+        if data_type is not None:
+            fill = reading.member(
+                "fill_value", lambda value: (fill_to_json(fill_from_json(value, data_type), data_type),)
+            )
+        if shape is not None:
+            names = reading.attempt(lambda: (_names(document.get("dimension_names"), len(shape)),))
+        if shape is not None and outer is not None:
+            chunks = reading.attempt(lambda: whole_chunks(outer, shape, "chunk_shape"))
+        inside = None
+        if chain is not None and chunks is not None:
+            inside = reading.attempt(lambda: _unframed(chain, chunks))
+        known = None not in (shape, fill, names, keys)
+        if known and inside is not None:
+            chunk_shape, inner, frame = inside
+            inner = _with_permutations(inner, len(shape))
+            if (problem := self._wrong(inner, chunk_shape, data_type)) is not None:
+                result.problems.append(problem)
+                if problem.kind == UnsupportedError.kind and not missing_packages(inner):
+                    reading.unknown.append(problem)
+        if not known or inside is None or reading.unknown:
+            objects = None
+            if shape is not None and chunks is not None and keys is not None and not transformers:
+                objects = Layout.of_objects(keys, Grid(shape, chunks).counts)
+            _pass_through(result, reading, objects)
             return result
-        fill = reading.member(
-            "fill_value", lambda value: (fill_to_json(fill_from_json(value, data_type), data_type),)
-        )
-        names = reading.attempt(lambda: (_names(document.get("dimension_names"), len(shape)),))
-        chunks = reading.attempt(lambda: whole_chunks(outer, shape, "chunk_shape"))
-        inside = None if chunks is None else reading.attempt(lambda: _unframed(chain, chunks))
-        if fill is None or names is None or inside is None:
-            return result
-        chunk_shape, inner, frame = inside
-        inner = _with_permutations(inner, len(shape))
-        if (problem := self._wrong(inner, chunk_shape, data_type)) is not None:
-            result.problems.append(problem)
+        assert fill is not None
+        assert names is not None
         if any_refusal(result.problems):
             return result
         result.layout = Layout(
@@ -122,10 +139,15 @@ class _Reading:
     def __init__(self, document: Mapping[str, JSON], problems: list[Problem]) -> None:
         self.document = document
         self.problems = problems
+        self.unknown: list[Problem] = []
+        """Those of the problems that are about something valid that is unknown here."""
 
     def attempt(self, step: Callable[[], Any]) -> Any:
         """The result of a step, or None if it fails; the problem is recorded."""
-        return attempt(self.problems, step)
+        before = len(self.problems)
+        result = attempt(self.problems, step)
+        self.unknown += [p for p in self.problems[before:] if p.kind == UnsupportedError.kind]
+        return result
 
     def member(self, name: str, read: Callable[[JSON], Any]) -> Any:
         """The parsed value of a member that must exist."""
@@ -159,6 +181,21 @@ def read_attributes(document: Mapping[str, JSON]) -> JSONObject:
     return attributes
 
 
+def _pass_through(array: V3Array, reading: _Reading, objects: Layout | None) -> None:
+    """Let an array without a layout be passed through, if nothing is wrong with what is known of it."""
+    document, shape = reading.document, reading.document.get("shape")
+    if isinstance(shape, list):
+        reading.member("codecs", lambda codecs: check_known(codecs, shape))
+    others = [problem for problem in array.problems if problem not in reading.unknown]
+    if not reading.unknown or any_refusal(others):
+        array.problems[:] = [*others, *reading.unknown]
+        return
+    unknown = ", ".join(dict.fromkeys(problem.message for problem in reading.unknown))
+    array.passed = PassedThrough(unknown=unknown, document=dict(document), objects=objects)
+    message = "the array is passed through: its document and its objects stay as they are"
+    array.problems[:] = [*others, note("passed-through", message, found=unknown)]
+
+
 def _no_transformers(data: JSON) -> None:
     if data:
         raise UnsupportedError(
@@ -169,9 +206,9 @@ def _no_transformers(data: JSON) -> None:
 
 
 def _grid(data: JSON) -> Shape:
-    name = data.get("name") if isinstance(data, dict) else data
+    name = Extension.from_json(data, "chunk grid").name
     if name != "regular":
-        raise UnsupportedError("unknown chunk grid", found=excerpt(data), expected="regular")
+        raise UnsupportedError(f"unknown chunk grid {name!r}", found=excerpt(data))
     configuration = data.get("configuration") if isinstance(data, dict) else None
     if (
         not isinstance(configuration, dict)
@@ -223,12 +260,9 @@ def _unframed(chain: Chain, chunks: Shape) -> tuple[Shape, Chain, Shards | None]
         return chunks, chain, None
     if len(chain.codecs) > 1:
         raise UnsupportedError(
-            "sharding_indexed is combined with other codecs", found=str(chain), expected="it alone"
+            "sharding_indexed combined with other codecs", found=str(chain), expected="it alone"
         )
-    configuration = chain.codecs[0].configuration
-    if unknown := configuration.keys() - {"chunk_shape", "codecs", "index_codecs", "index_location"}:
-        raise MetadataError("unknown members of sharding_indexed", found=excerpt(sorted(unknown)))
-    inner_chunk = read_lengths(configuration.get("chunk_shape"), "chunk_shape", least=1)
+    inner_chunk = inner_chunk_of(chain.codecs[0])
     if len(inner_chunk) != len(chunks) or any(
         whole % part for whole, part in zip(chunks, inner_chunk, strict=True)
     ):
@@ -237,11 +271,11 @@ def _unframed(chain: Chain, chunks: Shape) -> tuple[Shape, Chain, Shards | None]
             found=excerpt(inner_chunk),
             expected=f"parts of {excerpt(chunks)}",
         )
-    inner = Chain.from_json(configuration.get("codecs", []))
+    inner = Chain.from_json(chain.codecs[0].configuration["codecs"])
     if inner.codecs[inner.middle].name == SHARDING:
-        raise UnsupportedError("nested shards are not supported", found=str(chain.codecs[0].to_json())[:200])
+        raise UnsupportedError("shards in shards", found=str(chain.codecs[0].to_json())[:200])
     counts = tuple(whole // part for whole, part in zip(chunks, inner_chunk, strict=True))
-    return inner_chunk, inner, Shards(counts, IndexFormat.from_json(configuration))
+    return inner_chunk, inner, Shards(counts, index_of(chain.codecs[0]))
 
 
 _CONSOLIDATED: Final = "consolidated_metadata"
@@ -288,7 +322,8 @@ class _Reader(ArchiveReader):
             return self.array(place, problems)
         facts = self._describer.describe(data)
         problems += facts.problems
-        return self.array(place, problems, facts.layout, attributes=facts.attributes, extra=facts.extra)
+        members = {"attributes": facts.attributes, "extra": facts.extra, "passed": facts.passed}
+        return self.array(place, problems, facts.layout, **members)
 
     def read_group(self, place: NodeDirectory, problems: list[Problem]) -> JSONObject:
         data = self.parse(place, NAME, problems)

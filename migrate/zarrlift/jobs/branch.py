@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.json_text import Extension
 from zarrstack.core.paths import join
 
-from ..core.json_document import document
+from ..core.grid.pattern_keys import PatternKeys
 from ..core.problems import any_refusal
 from ..errors import JobError
-from ..planning.plans import GroupPlan, Plan
+from ..planning.plans import ArrayPlan, GroupPlan, Plan
 from ..storage.base import Storage
 from ..storage.writer import at_destination
 
@@ -90,7 +91,7 @@ class Branch(NoBranch):
 
     def begin(self) -> None:
         """Commit the documents of all nodes; DestinationError."""
-        documents = {join(node.path, "zarr.json"): document(node.document) for node in self._plan.published}
+        documents = {join(node.path, "zarr.json"): node.content for node in self._plan.published}
         with at_destination():
             base = self._storage.begin(self._job.id, documents, self._job.fact(_FACT))
         self._job.note(**{_FACT: base})
@@ -174,11 +175,14 @@ def fitted(plan: Plan, destination: Storage) -> Plan:
     Icechunk accepts the keys `zarr.json` and `c/0/0` only, and needs no consolidated metadata.
     """
     for array in plan.arrays:
-        if array.destination.keys != _KEYS:
+        keys = array.destination.keys
+        if array.verbatim is not None:
+            _refuse_other_objects(array)
+        elif keys != _KEYS:
             raise UsageError(
                 "Icechunk has one encoding of chunk keys",
                 node=array.path,
-                found=str(array.destination.keys),
+                found=str(keys),
                 expected=str(_KEYS),
             )
         if array.between is not None:
@@ -203,6 +207,28 @@ def fitted(plan: Plan, destination: Storage) -> Plan:
     if getattr(destination, "local_path", None) is not None:
         warnings = (*warnings, _NOT_SAFE)
     return replace(plan, groups=groups, consolidate=False, problems=(*plan.problems, *warnings))
+
+
+def _refuse_other_objects(array: ArrayPlan) -> None:
+    """Raise UsageError for an array that is passed through and has other objects than chunks of a grid."""
+    document, keys = array.document, array.destination.keys
+    grid, encoding = (
+        Extension.from_json(document[name], name) for name in ("chunk_grid", "chunk_key_encoding")
+    )
+    chunk = "c" + "/%d" * len(document["shape"])
+    names = [pattern for pattern, _ in keys.patterns] if isinstance(keys, PatternKeys) else [chunk]
+    if (
+        grid.name != "regular"
+        or encoding.name != _KEYS.name
+        or encoding.configuration.get("separator", "/") != _KEYS.separator
+        or not {*names} <= {chunk}
+    ):
+        raise UsageError(
+            "Icechunk holds the chunks of regular grids only, and this array is not described here",
+            node=array.path,
+            found=array.route.reason,
+            advice="Exclude the array, or migrate to a directory or a bucket.",
+        )
 
 
 def refuse_executor(options: RunOptions, storage: Storage) -> None:

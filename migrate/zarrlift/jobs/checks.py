@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, cast
 
+import numpy as np
+
 from zarrstack.core.errors import Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes
@@ -98,6 +100,8 @@ class Checks:
         from ..verification.documents import document_problems
         from ..verification.sampling import Sampler
 
+        if plan.route.name == "pass":
+            return self._check_bytes(question, plan, present)
         try:
             problems = document_problems(plan)
             if not problems and question.level == "full":
@@ -115,6 +119,22 @@ class Checks:
             return (error.at(node=plan.path).problem,)
         except Exception as error:  # noqa: BLE001 - see `unexpected_error`
             return (unexpected_error(plan.path, error),)
+
+    def _check_bytes(self, question: Question, plan: ArrayPlan, present: Indexes) -> tuple[Problem, ...]:
+        from ..archive.chunk_inventory import take_inventory
+        from ..verification.passed_through import compare, differing_objects
+        from ..verification.sampling import Sampler
+
+        array, ends = (plan.path, plan.source), (self.source, self.destination)
+        try:
+            if question.level == "full":  # which links are followed was decided for the plan
+                now = take_inventory(self.source, *array, follow_links=True)
+                return tuple(compare(*array, now, *ends, full=True).problems)
+            self._sampler = self._sampler or Sampler(question.job_id)
+            chosen = np.array(self._sampler.choose(plan, present), np.int64)
+            return tuple(differing_objects(*array, chosen, *ends))
+        except ZarrstackError as error:
+            return (error.at(node=plan.path).problem,)
 
 
 class ForkedChecks(Checks):

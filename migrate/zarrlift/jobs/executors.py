@@ -51,6 +51,7 @@ _WORTH_PROCESSES: Final = 1 << 30
 """Bytes that threads move in about a second, in which time forks are made."""
 _LOCKED: Final = {
     "stay": 0.0,
+    "pass": 0.03,
     "relink": 0.03,
     "reframe": 0.12,
     "recode": 0.04,

@@ -23,7 +23,6 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join, prefix_of
 
 from ..archive.chunk_inventory import Indexes, take_inventory
-from ..core.json_document import document
 from ..core.problems import JoinedProblems
 from ..errors import JobError
 from ..planning.inventories import digest
@@ -53,7 +52,7 @@ def whose(job: Job, node: Published, content: bytes) -> Whose:
 
     That of the root depends on the work done so far, if it has consolidated metadata.
     """
-    if content == document(node.document):
+    if content == node.content:
         return "current"
     actual = digest(content)
     if not node.path and actual == job.fact("root_document"):
@@ -97,7 +96,7 @@ def keep_document(job: Job, row: NodeRow, earlier: Planned) -> None:
         return
     if row.state == "done":
         job.documents.forget(row.path)
-    job.documents.add(row.path, digest(document(earlier.document)))
+    job.documents.add(row.path, digest(earlier.content))
 
 
 def require_output(job: Job, destination: Storage) -> None:

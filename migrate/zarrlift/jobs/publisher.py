@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from zarrstack.core.errors import Problem, StorageError
-from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import join
 
 from ..core.json_document import document
@@ -26,7 +25,7 @@ from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage, sync
 from ..storage.writer import DestinationError, Writer, at_destination
-from ..transfer.extra_files import copy_file
+from ..transfer.extra_files import require_copy
 from .endpoints import Endpoints
 from .ledger.last_run import last_run
 from .ledger.ledger import Job
@@ -68,14 +67,14 @@ class Publisher:
 
     def publish_array(self, plan: ArrayPlan) -> int | None:
         """Publish an array whose chunks are all written; JobError if another document is there."""
-        return self.publish(plan, plan.document)
+        return self.publish(plan, plan.content)
 
-    def publish(self, node: Published, content: JSONObject) -> int | None:
+    def publish(self, node: Published, data: bytes) -> int | None:
         """Write a `zarr.json`; returns its modification time if the storage has one.
 
         JobError if others have written one since an earlier run.
         """
-        key, data = join(node.path, "zarr.json"), document(content)
+        key = join(node.path, "zarr.json")
         if self.plan.in_place or not self._is_first:
             self._refuse_others(key, data, node)
         self.require_root()
@@ -112,20 +111,21 @@ class Publisher:
             row = state[group.path]
             if row.state == "done":
                 continue
-            if not self._publish_group(row, group, group.document) and self.plan.in_place:
+            if not self._publish_group(row, group, group.content) and self.plan.in_place:
                 return  # a document above would hide it
         root = self.plan.root
         keeps_root = json.loads(self.job.fact("update") or "{}").get("keeps_root")
         if root is not None and self.plan.consolidate and not keeps_root:
-            content = self.plan.document("", {row.path for row in self.job.nodes() if row.state == "done"})
-            expected = digest(document(content))
+            done = {row.path for row in self.job.nodes() if row.state == "done"}
+            content = document(self.plan.document("", done))
+            expected = digest(content)
             if state[""].state != "done" or self.job.fact("root_document") != expected:
                 # If a run is killed here, the earlier document exists and this one remains to be written.
                 self.job.record_node(state[""].id, "pending")
                 note_root_document(self.job, expected)
                 self._publish_group(state[""], root, content)
 
-    def _publish_group(self, row: NodeRow, group: GroupPlan, content: JSONObject) -> bool:
+    def _publish_group(self, row: NodeRow, group: GroupPlan, content: bytes) -> bool:
         """Publish a group; returns whether its document exists."""
         changed = self.changed(group)
         if changed is not None:
@@ -133,7 +133,7 @@ class Publisher:
             return False
         try:
             for key in group.files:
-                copy_file(self.ends.source, self.writer, key)
+                require_copy(self.ends.source, self.writer, key)
             published = self.publish(group, content)
         except DestinationError:
             raise

@@ -56,7 +56,8 @@ def same_plan(before: Planned, now: Planned) -> bool:
         return (
             before.source_digests == now.source_digests
             and before.fingerprint == now.fingerprint
-            and before.document == now.document
+            and before.content == now.content
+            and before.source.keys == now.source.keys
         )
     if isinstance(before, GroupPlan) and isinstance(now, GroupPlan):
         return before.source_digests == now.source_digests and before.document == now.document

@@ -174,7 +174,7 @@ class SourceCheck:
     def _chunks(self, plan: ArrayPlan, times: FileTimes | None) -> Found:
         if plan.route.name == "stay":
             return None  # the existing chunks are those of the result
-        if times is not None:
+        if times is not None and not plan.source.opaque:
             directories = chunk_directories(self._source, plan.path, plan.source)
             if all(map(times.untouched, directories)):
                 return None

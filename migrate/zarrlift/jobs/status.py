@@ -373,7 +373,7 @@ def _array(
         # Of what an update left unchanged, the job has no record: it is known where it is that of the source.
         whole = Whole(*own["changes"]["whole"])
         is_counted = not shared.drops_empty
-        bytes_after = whole.bytes_in if row.route == "relink" and is_counted else None
+        bytes_after = whole.bytes_in if row.route in ("relink", "pass") and is_counted else None
     return ArrayStatus(
         path=row.path,
         state=row.state,

@@ -6,25 +6,28 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final, TypeAlias
 
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import Problem, UnsupportedError, UsageError
 from zarrstack.core.json_text import JSON, JSONObject
 
 from ..archive.chunk_inventory import (
     NOT_LISTED,
     Inventory,
+    list_objects,
     nothing_there,
     require_countable,
+    take_inventory,
     take_settled_inventory,
 )
-from ..archive.nodes import ArrayNode, Layout, Node
+from ..archive.nodes import ArrayNode, Layout, Node, PassedThrough
 from ..conventions import Change
 from ..conventions.apply import ConventionChanges
 from ..core.chain.unchanged_bytes import keep_problems
 from ..core.grid.frames import N5Blocks
+from ..core.grid.pattern_keys import PatternKeys
 from ..core.identity_cache import IdentityCache
 from ..core.problems import any_refusal, note, refusal
 from ..formats.tree.directory import located, unfollowed_link
-from ..recipe.recipe import ArrayRecipe
+from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
 from .blocks import Blocks, mean_inner_chunk, memory_of_pairs, payload_blocks
 from .chunk_checks import (
@@ -42,7 +45,7 @@ from .estimates import Ratio, Samples, Work, work_of
 from .inventories import Inventories, digests
 from .plans import ArrayPlan
 from .reader_limits import reader_problems
-from .recipe_checks import changes_payloads
+from .recipe_checks import changes_payloads, refuse_changes
 from .routes import Move, Route, route_between
 from .several_frames import SeveralFrames
 from .zarr_json import array_head, strict_attributes
@@ -171,6 +174,53 @@ class ArrayPlanner:
             ways.append("keep")
         if ways:
             self.grown.append((before, after, tuple(ways)))
+
+    def pass_through(
+        self, node: ArrayNode, passed: PassedThrough, recipe: Recipe, children: frozenset[str]
+    ) -> tuple[ArrayPlan, Inventory]:
+        """The plan of an array that cannot be described: its document and its objects are copied unchanged.
+
+        Raises the error that excludes the array.
+        """
+        refuse_changes(recipe, node.path)
+        count = None if self.inventories is None else self.inventories.count
+        layout, inventory = passed.objects or Layout.of_objects(PatternKeys()), NOT_LISTED
+        if self.listing and self.storage.can_list:
+            layout, inventory = list_objects(
+                self.storage, node.path, children=children, follow_links=self.follow_links, count=count
+            )
+        elif passed.objects is None and not self.storage.can_list:
+            raise UnsupportedError(
+                "its objects cannot be found: the store cannot be listed",
+                found=passed.unknown,
+                advice="Copy the archive to a store that can be listed.",
+            )
+        elif self.listing:
+            inventory = take_inventory(self.storage, node.path, layout)
+        route = Route(name="pass", shared=0, reason=passed.unknown)
+        work = work_of(layout, layout, route, inventory, None, memory=None)
+        planned = ArrayPlan(
+            move=Move(path=node.path, source=layout, destination=layout, route=route),
+            document=passed.document,
+            verbatim=node.documents[0].content.decode("utf-8", "surrogateescape"),
+            fill_is_null=True,
+            chunks=len(inventory.indexes),
+            bytes_in=work.bytes_in,
+            bytes_in_known=inventory.total_bytes is not None,
+            bytes_out=work.bytes_out,
+            bytes_out_known=work.bytes_out_known,
+            bounds=work.bounds,
+            reads=work.reads,
+            objects_out=work.objects_out,
+            fingerprint=inventory.fingerprint,
+            source_digests=digests(node.documents),
+            problems=(
+                *node.problems,
+                *self.applied.problems_of(node.path),
+                *_inventory_problems(node, layout, inventory),
+            ),
+        )
+        return planned, inventory
 
     def _result(
         self, node: ArrayNode, source: Layout, recipe: ArrayRecipe, inventory: Inventory

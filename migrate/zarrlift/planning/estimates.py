@@ -86,7 +86,7 @@ def work_of(
         )
     reads, times, objects = len(indexes), 1.0, len(indexes)
     written = 0
-    if decoded or (route.name not in ("relink", "reframe") and not _compresses(destination)):
+    if decoded or (not (route.copies or route.name == "reframe") and not _compresses(destination)):
         written = prod(destination.object_shape if blocks is None else blocks.shape) * destination.item_bytes
     if blocks is None:
         bounds = task_bounds(inventory, prod(source.object_shape) * source.item_bytes, written)
@@ -100,7 +100,7 @@ def work_of(
     return Work(
         bytes_in=bytes_in,
         bytes_out=_bytes_out(source, destination, route, bytes_in, inventory, objects, ratio),
-        bytes_out_known=inventory.sizes is not None and route.name == "relink",
+        bytes_out_known=inventory.sizes is not None and route.copies,
         bounds=bounds,
         times_read=times,
         reads=reads,
@@ -137,7 +137,7 @@ def _bytes_out(
     ratio: Ratio | None,
 ) -> int:
     """Bytes to write; an estimate unless payloads are unchanged."""
-    if route.name == "relink" or not inventory.certain:
+    if route.copies or not inventory.certain:
         return bytes_in
     payloads = max(bytes_in - len(inventory.indexes) * _index(source), 0)
     if ratio is not None:

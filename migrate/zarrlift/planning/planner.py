@@ -38,6 +38,7 @@ from .estimates import Samples
 from .inventories import Inventories, digests
 from .plans import ArrayPlan, GroupPlan, Plan, Refusal
 from .reader_limits import reader_problems
+from .recipe_checks import unchanged_arrays
 from .zarr_json import group_document
 
 _DOCUMENT: Final = "zarr.json"
@@ -109,9 +110,11 @@ def make_plan(
                 groups.append(group)
             continue
         try:
-            planned, inventory = planner.plan(
-                node, recipe.for_array(node.path), children.get(_directory(node), frozenset())
-            )
+            below = children.get(_directory(node), frozenset())
+            if node.passed is not None:
+                planned, inventory = planner.pass_through(node, node.passed, recipe, below)
+            else:
+                planned, inventory = planner.plan(node, recipe.for_array(node.path), below)
         except UsageError:
             raise
         except ZarrstackError as error:
@@ -130,7 +133,9 @@ def make_plan(
     consolidate = archive.consolidated if recipe.consolidate is None else recipe.consolidate
     root_is_group = any(group.path == "" for group in groups)
     strays = archive.problems if in_place else applied.strays(archive.problems)
-    problems = [*strays, *_unmatched(recipe, archive), *_unnoticed(unnoticed), *_unlisted(storage, arrays)]
+    passed = [array.path for array in arrays if array.route.name == "pass"]
+    problems = [*strays, *_unmatched(recipe, archive), *unchanged_arrays(recipe, passed)]
+    problems += [*_unnoticed(unnoticed), *_unlisted(storage, arrays)]
     problems.extend(_grown(planner.grown))
     result = Plan(
         source=archive.url,
@@ -270,7 +275,7 @@ def refuse_existing_documents(plan: Plan, storage: Storage) -> Plan:
     keys = [join(node.path, _DOCUMENT) for node in nodes]
     refused = {}
     for node, key, content in zip(nodes, keys, read_each(storage, keys), strict=True):
-        if content is None or content == document(plan.document("") if not node.path else node.document):
+        if content is None or content == (document(plan.document("")) if not node.path else node.content):
             continue
         problem = refusal(
             "format",

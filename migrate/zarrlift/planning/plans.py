@@ -17,6 +17,7 @@ from zarrstack.core.json_text import JSONObject
 from ..archive.chunk_columns import Indexes
 from ..archive.nodes import Layout, RecognizedConvention, layout_from_json, layout_to_json
 from ..archive.notebook import NotebookResult
+from ..core.json_document import document
 from ..core.json_fields import FieldsAsJSON, json_of_fields
 from ..recipe.options import Format, Reading
 from ..recipe.recipe import Recipe, ValueOptions
@@ -44,6 +45,8 @@ class ArrayPlan:
     """The intermediate array of two passes; the other members are then those of the second pass."""
     document: JSONObject
     """The `zarr.json` to write."""
+    verbatim: str | None = None
+    """The bytes of the document of an array that is passed through, as text (UTF-8, surrogateescape)."""
     fill_is_null: bool = False
     """Whether the source defines no fill value."""
     chunks: int = 0
@@ -87,6 +90,13 @@ class ArrayPlan:
         return self.move.route
 
     @property
+    def content(self) -> bytes:
+        """The bytes of the `zarr.json` to write."""
+        if self.verbatim is not None:
+            return self.verbatim.encode("utf-8", "surrogateescape")
+        return document(self.document)
+
+    @property
     def bytes_read(self) -> int:
         """Stored bytes to read; bytes that are read twice count twice."""
         return round(self.bytes_in * self.times_read)
@@ -99,7 +109,7 @@ class ArrayPlan:
     def to_json(self, layout: Callable[[Layout], JSONObject] = layout_to_json) -> JSONObject:
         """The complete plan as JSON; `layout` may return the same object for the same layout."""
         move = self.move
-        unset = ("changes",) if self.changes is None else ()
+        unset = tuple(name for name in ("changes", "verbatim") if getattr(self, name) is None)
         return {
             "path": move.path,
             "source": layout(move.source),
@@ -133,6 +143,7 @@ class ArrayPlan:
             reads=data["reads"] if "reads" in data else data["chunks"],
             objects_out=data["objects_out"] if "objects_out" in data else data["chunks"],
             memory=data.get("memory"),
+            verbatim=data.get("verbatim"),
             between=None if data.get("between") is None else IntermediateArray.from_json(data["between"]),
             changes=Changes.from_json(data["changes"]) if "changes" in data else None,
             problems=_problems(data),
@@ -149,6 +160,11 @@ class GroupPlan(FieldsAsJSON):
     """Keys of extra files that are copied unchanged."""
     source_digests: tuple[tuple[str, str], ...] = ()
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the `zarr.json` to write."""
+        return document(self.document)
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:

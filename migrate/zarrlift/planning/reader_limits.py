@@ -39,6 +39,9 @@ def readings(arrays: Iterable[ArrayPlan]) -> Iterator[tuple[ArrayPlan, Reading]]
     """Each array of a plan with the readers that read its result, and those that do not."""
     head = IdentityCache(_layout_features)
     for array in arrays:
+        if array.source.opaque:  # not described, so nobody is known to read it or not to
+            yield array, Reading(able=(), unable={})
+            continue
         attributes = attribute_features(array.document.get("attributes", {}))
         yield array, reading((*head(array.destination), *attributes))
 

@@ -8,15 +8,16 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from zarrstack.core.errors import UsageError
+from zarrstack.core.errors import Problem, UnsupportedError, UsageError
 
 from ..core.grid.frames import Shards
+from ..core.problems import note
 from ..recipe.changes import ARRAY_OPTIONS
 from ..recipe.options import Format, flag_of
-from ..recipe.parsing import conventions_text
+from ..recipe.parsing import CodecRequest, conventions_text
 from ..recipe.recipe import ArrayRecipe, Recipe, matches
 from .plans import ArrayPlan, Plan
 
@@ -82,6 +83,45 @@ def _changes_chunks(recipe: ArrayRecipe, name: str) -> bool:
     return bool(getattr(recipe, name) != getattr(ArrayRecipe, name))
 
 
+_CHANGES: Final = (
+    "separator",
+    *(name for name, row in ARRAY_OPTIONS.items() if row.changes is not None),
+)
+"""The options that ask for other objects than those of the source."""
+
+
+def refuse_changes(recipe: Recipe, path: str) -> None:
+    """Raise UnsupportedError if a section of the recipe names an array that is passed through."""
+    for glob, name, value in _requests(recipe, _CHANGES):
+        if glob is not None and glob.strip("/") == path and _is_change(name, value):
+            raise UnsupportedError(
+                "an array that is not described here cannot be changed",
+                found=_text(glob, name, value),
+                advice="Remove its section from the recipe, or exclude the array.",
+            )
+
+
+def unchanged_arrays(recipe: Recipe, passed: Sequence[str]) -> Iterator[Problem]:
+    """A note for each option that is not applied to arrays that are passed through, whose paths are given."""
+    for glob, name, value in _requests(recipe, _CHANGES):
+        paths = [
+            path
+            for path in passed
+            if (glob is None or matches(glob, path)) and getattr(recipe.for_array(path), name) == value
+        ]
+        if paths and _is_change(name, value):
+            more = f", and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+            yield note(
+                "passed-through",
+                f"{_text(glob, name, value)} is not applied to arrays that are not described here",
+                found=", ".join(f"/{path}" for path in paths[:_NAMED]) + more,
+            )
+
+
+def _is_change(name: str, value: object) -> bool:
+    return name != "codecs" or (isinstance(value, CodecRequest) and value.mode == "explicit")
+
+
 def refuse_unapplied(plan: Plan) -> None:
     """Raise UsageError if the recipe requests something that no array of the plan takes."""
     if any(refusal.kind == "array" for refusal in plan.refusals):
@@ -103,7 +143,7 @@ def refuse_unapplied(plan: Plan) -> None:
 
 def _unapplied(plan: Plan) -> Iterator[tuple[str, list[str]]]:
     """Each option that no array takes, and why the arrays do not."""
-    for glob, name, value in _requests(plan.recipe):
+    for glob, name, value in _requests(plan.recipe, (*_REASONS, "multiscale")):
         text = _text(glob, name, value)
         if name == "multiscale":
             if plan.format != "n5":
@@ -114,16 +154,16 @@ def _unapplied(plan: Plan) -> Iterator[tuple[str, list[str]]]:
         causes = [
             _REASONS[name](array, recipe)
             for array in plan.arrays
-            if getattr(recipe := plan.recipe.for_array(array.path), name) == value
+            if array.route.name != "pass"
+            and getattr(recipe := plan.recipe.for_array(array.path), name) == value
             and (glob is None or matches(glob, array.path))
         ]
         if causes and None not in causes:
             yield text, [reason for reason in causes if reason is not None]
 
 
-def _requests(recipe: Recipe) -> Iterator[tuple[str | None, str, object]]:
-    """(glob of a section or None, field, value) of everything that is requested."""
-    names = (*_REASONS, "multiscale")
+def _requests(recipe: Recipe, names: Collection[str]) -> Iterator[tuple[str | None, str, object]]:
+    """(glob of a section or None, field, value) of everything that is requested of these fields."""
     for name in names:
         value = getattr(recipe.base, name)
         if value != getattr(ArrayRecipe, name):

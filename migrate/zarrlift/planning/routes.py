@@ -16,7 +16,7 @@ from ..recipe.recipe import ValueOptions
 
 _SHAPES: Final = ("block_shape", "piece_shape", "run_shape")
 
-RouteName: TypeAlias = Literal["stay", "relink", "reframe", "recode", "rewrite", "regrid"]
+RouteName: TypeAlias = Literal["stay", "pass", "relink", "reframe", "recode", "rewrite", "regrid"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,11 @@ class Route:
     def decodes(self) -> bool:
         """Whether payloads are decoded."""
         return self.name in ("recode", "rewrite", "regrid")
+
+    @property
+    def copies(self) -> bool:
+        """Whether objects are copied unchanged."""
+        return self.name in ("pass", "relink")
 
 
 def route_between(

@@ -15,7 +15,7 @@ from . import blocks as b
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
-    from zarrstack.core.json_text import JSONObject
+    from zarrstack.core.json_text import JSON, JSONObject
 
     from ..archive.nodes import Archive, ArrayNode, Layout, Node, RecognizedConvention
 
@@ -90,6 +90,9 @@ def _row(node: Node) -> tuple[str, ...]:
     label = indent + (safe(name) or "/")
     attributes = count_text(len(node.attributes)) if node.attributes else ""
     layout = getattr(node, "layout", None)
+    if (passed := getattr(node, "passed", None)) is not None:
+        shape, codecs, data_type = stated(passed.document)
+        return (label, _kind(node), shape, "", data_type, "", codecs, "", attributes)
     if layout is None:
         return (label, _kind(node), *[""] * 6, attributes)
     return (
@@ -105,6 +108,16 @@ def _row(node: Node) -> tuple[str, ...]:
     )
 
 
+def stated(document: JSONObject) -> tuple[str, str, str]:
+    """The shape, the codecs and the data type that a document of Zarr v3 states, whatever they are."""
+
+    def name(extension: JSON) -> str:
+        return safe(str(extension.get("name") if isinstance(extension, dict) else extension))
+
+    codecs = " > ".join(map(name, document["codecs"]))
+    return shape_text(document["shape"]), brief(codecs), brief(name(document["data_type"]))
+
+
 def _shards(layout: Layout) -> str:
     """Size of the shards that contain the chunks, if any."""
     if not isinstance(layout.frame, Shards):
@@ -116,6 +129,8 @@ def _kind(node: Node) -> str:
     """What a row does not show otherwise; an array has a shape, a group has none."""
     if node.refused:
         return "REFUSED"
+    if getattr(node, "passed", None) is not None:
+        return "not described"
     return "implicit group" if getattr(node, "implicit", False) else ""
 
 
@@ -182,6 +197,7 @@ def _node_json(node: Node) -> JSONObject:
     layout = getattr(node, "layout", None)
     if data["kind"] == "array":
         data["layout"] = None if layout is None else layout_to_json(layout)
+        data["unknown"] = None if node.passed is None else node.passed.unknown  # type: ignore[union-attr]
         data["fill_is_null"] = node.fill_is_null  # type: ignore[union-attr]
         data["extra"] = node.extra  # type: ignore[union-attr]
     else:

@@ -30,6 +30,7 @@ _MAKERS: Final = {
 """Result -> the module with its `blocks` and `brief_lines`, if it has some, and how their names begin."""
 ROUTES: Final = {
     "stay": "metadata only; chunks are unchanged and stay in place",
+    "pass": "not described here; document and objects copied unchanged",
     "relink": "chunks copied unchanged",
     "reframe": "chunks copied into another frame, not decoded",
     "recode": "outer codecs changed",

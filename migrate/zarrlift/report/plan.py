@@ -25,7 +25,7 @@ from ..core.units import (
 from ..planning.estimates import plan_totals
 from ..planning.reader_limits import readings
 from . import blocks as b
-from .archive import conventions, refused_briefly
+from .archive import conventions, refused_briefly, stated
 
 if TYPE_CHECKING:
     from zarrstack.core.json_text import JSON, JSONObject
@@ -162,6 +162,9 @@ def _groups(arrays: Sequence[ArrayPlan]) -> list[list[ArrayPlan]]:
     """
     alike: dict[tuple[str, ...], list[ArrayPlan]] = {}
     for array in arrays:
+        if array.source.opaque:
+            alike.setdefault((array.route.name, array.route.reason, ""), []).append(array)
+            continue
         route = (array.route.name, array.route.reason, _index(array))
         alike.setdefault((*route, _codecs(array), _keys(array)), []).append(array)
     groups: dict[tuple[object, ...], list[ArrayPlan]] = {}
@@ -180,13 +183,15 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
     yield b.Section(title=head, heads_text=True, folded=True)
     shared = {form: len(set(map(form, group))) == 1 for form in _FORMS}
     whole_shards = _shards(first, lambda shards: str(shards).removeprefix("shards of "))
+    if name == "pass":
+        shared = dict.fromkeys(_FORMS, False)
     yield b.Pairs(
         (
             ("codecs", _codecs(first) if shared[_codecs] else ""),
             ("keys", _keys(first) if shared[_keys] else ""),
             ("shards", whole_shards if shared[_per_shard] else _index(first)),
             *_cost(group),
-            *_readers(group),
+            *(_readers(group) if name != "pass" else [("read by", "what reads the source")]),
         )
     )
     own = [form for form in _FORMS if not shared[form]]
@@ -244,13 +249,17 @@ def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
 
 def _form(array: ArrayPlan, own: Sequence[_Form]) -> tuple[str, ...]:
     """What a row has of an array, except for its name and its figures."""
+    if array.source.opaque:
+        shape, _, data_type = stated(array.document)
+        return (shape, "", data_type, *[""] * len(_FORMS))
     return (*_shapes(array), *(form(array) if form in own else "" for form in _FORMS))
 
 
 def _figures(arrays: Sequence[ArrayPlan]) -> tuple[str, str, str]:
     chunks = sum(array.chunks for array in arrays)
     total = sum(array.source.objects.total for array in arrays)
-    present = count_text(chunks) + (f" of {count_text(total)}" if chunks != total else "")
+    partial = chunks != total and not arrays[0].source.opaque
+    present = count_text(chunks) + (f" of {count_text(total)}" if partial else "")
     exact = all(array.bytes_in_known for array in arrays)
     read = bytes_text(sum(array.bytes_in for array in arrays), estimated=not exact)
     if all(array.route.name == "stay" for array in arrays):

@@ -1,4 +1,7 @@
-"""The route `relink`: objects keep their bytes, and get other keys or another location."""
+"""The routes `relink` and `pass`: objects keep their bytes, and get other keys or another location.
+
+On `pass`, nothing is known of the objects: they are not checked, and copied in pieces.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ from zarrstack.core.shard_index import ShardIndex
 
 from ..archive.chunk_reader import ChunkReader, versions_of
 from ..archive.shard_reader import chunk_reader, inside_shard
-from ..core.codecs.base import Buffer, HeadAndTail, memory
+from ..core.codecs.base import OBJECT_LIMIT, Buffer, HeadAndTail, memory
 from ..core.grid.frames import Shards
 from ..storage.local.file_copy import IN_ONE_READ, read_small
 from ..storage.local.new_directories import writing
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
 from ..storage.writer import DestinationError, PayloadCheck, Writer
+from .extra_files import copy_file
 from .reframe import Objects
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ MORE: Final = 1024
 def relink(move: Move, source: Storage, writer: Writer, *, hard_links: bool) -> Mover:
     """Moves unchanged objects: from file to file, within one store, or through memory."""
     chunks = chunk_reader(source, move.path, move.source, allow_pickle=move.values.allow_pickle)
-    check = payload_check(chunks)
+    check: PayloadCheck = Unchecked() if move.source.opaque else payload_check(chunks)
     objects = move.source.objects
 
     def keys(task: Task) -> Iterator[tuple[str, str]]:
@@ -60,6 +64,8 @@ def relink(move: Move, source: Storage, writer: Writer, *, hard_links: bool) -> 
         copy = server_copy(source, writer.storage)
         if copy is not None:
             return partial(_within_store, keys, copy, check)
+    if move.source.opaque:
+        return partial(_in_pieces, keys, source, writer)
     return Objects(move, chunks, writer, lambda _, data, __: check.check_whole(data))
 
 
@@ -120,6 +126,36 @@ def _within_store(
                 counts.failed(carried, key)
             else:
                 counts.missing(key)
+
+
+def _in_pieces(keys: Keys, source: Storage, writer: Writer, task: Task, counts: MoveCounts) -> None:
+    """Copy objects of any size through memory."""
+    for (key, _), version in zip(keys(task), versions_of(task.versions, task.indexes), strict=True):
+        try:
+            size = copy_file(source, writer, key, version=version)
+        except DestinationError:
+            raise
+        except (ZarrstackError, MemoryError) as error:
+            counts.failed(error, key)
+            continue
+        if size is None:
+            counts.missing(key)
+        else:
+            counts.add(size, size)
+
+
+class Unchecked:
+    """The check of objects of which nothing is known."""
+
+    most_stored = OBJECT_LIMIT
+
+    def check(self, ends: HeadAndTail) -> bool:
+        """Accept any object."""
+        return True
+
+    def check_whole(self, data: Buffer) -> Buffer:
+        """Accept any object."""
+        return data
 
 
 def payload_check(source: ChunkReader) -> PayloadCheck:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 def may_omit_objects(move: Move) -> bool:
     """Whether a task may make fewer objects than its units have."""
-    if move.route.name == "relink":
+    if move.route.copies:
         return False
     return move.values.drop_empty or move.route.name == "regrid" or isinstance(move.source.frame, Shards)
 
@@ -195,7 +195,7 @@ class Worker:
         recheck = self._recheck
         source = writer.storage if move.source_is_destination else self._source
         match move.route.name:
-            case "relink":
+            case "relink" | "pass":
                 return relink(move, source, writer, hard_links=self._hard_links)
             case "reframe" | "recode" | "rewrite" if move.block_shape is None:
                 chunks = chunk_reader(source, move.path, move.source, allow_pickle=move.values.allow_pickle)

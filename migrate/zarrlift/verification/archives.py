@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Self
 
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import parents
 
@@ -27,6 +27,7 @@ from ..transfer.events import Planned, Progress, TaskDone
 from ..transfer.extra_files import difference
 from .listed_objects import Listings
 from .nodes import ArrayComparison, Differences, compare_attributes
+from .passed_through import Compared, compare_node
 from .zarr_python_reader import ResultNode, consolidated_problems, find_nodes, node_problem
 
 if TYPE_CHECKING:
@@ -229,6 +230,10 @@ class _Comparison:
         if result is None:
             self.differ(path, "a node is missing", "nothing", kind)
             return
+        if isinstance(node, ArrayNode) and node.passed is not None:
+            self.arrays += 1
+            self.compare_bytes(node)
+            return
         if result.problems:
             self.add(path, list(result.problems))
             return
@@ -257,6 +262,15 @@ class _Comparison:
             self.compared += share.compared
             self.values += share.total
         self.keep(array.differences)
+
+    def compare_bytes(self, node: ArrayNode) -> None:
+        """Compare an array that is passed through."""
+        try:
+            found = compare_node(node, self.source, self.destination, self.listings, full=self.full)
+        except ZarrstackError as error:
+            found = Compared([error.at(node=node.path).problem])
+        self.add(node.path, found.problems)
+        self.count(found.objects, found.bytes)
 
     def files(self) -> None:
         """Compare the extra files copied with groups, byte by byte."""

@@ -249,13 +249,15 @@ def find_nodes(
 def read_node(storage: Storage, path: str, *, strict_json: bool) -> ResultNode | None:
     """The node at a path, or None without a `zarr.json`; damage is among its problems."""
     key = join(path, DOCUMENT)
+    document: JSONObject = {}
     try:
         content = storage.get(key)
         if content is None:
             return None
-        document = _parse_json(content, strict_json=strict_json)
-        if not isinstance(document, dict):
+        parsed = _parse_json(content, strict_json=strict_json)
+        if not isinstance(parsed, dict):
             raise MetadataError("zarr.json is not a JSON object")
+        document = parsed
         attributes = document.get("attributes", {})
         if document.get("node_type") == "array":
             if document.get("storage_transformers"):
@@ -272,7 +274,7 @@ def read_node(storage: Storage, path: str, *, strict_json: bool) -> ResultNode |
         return ResultNode(path=path, document=document, attributes=attributes)
     except ZarrstackError as error:
         problem = error.at(node=path, key=key).problem
-        return ResultNode(path=path, document={}, attributes={}, problems=(problem,))
+        return ResultNode(path=path, document=document, attributes={}, problems=(problem,))
 
 
 def _parse_json(content: bytes, *, strict_json: bool) -> Any:

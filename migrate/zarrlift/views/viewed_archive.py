@@ -14,12 +14,12 @@ from zarrstack.core.paths import join
 from ..archive.shard_reader import chunk_reader
 from ..core.chain.chain import with_several_streams
 from ..core.codecs.base import OBJECT_LIMIT, memory
+from ..core.format_table import DOCUMENT_NAMES
 from ..core.json_document import document
 from ..core.node_paths import nearest
 from ..formats.describe import describe
 from ..planning.chunk_checks import not_fetched
 from ..planning.planner import make_plan
-from ..planning.zarr_json import consolidate
 from ..storage.local.files import ReadLimit
 from ..transfer.counts import MoveCounts
 from ..transfer.reframe import Change, ObjectConversion
@@ -85,6 +85,8 @@ class ViewedArray:
 
     def held(self, index: int, key: str) -> StoredValue:
         """The object with this key, as a migration would store it."""
+        if self.plan.source.opaque:
+            return StoredValue(key, _ANY, lambda data: data, is_unchanged=True)
         unchanged = self._is_unchanged and not self._shortens
         return StoredValue(key, self._source.bound, partial(self._changed, index, key), unchanged)
 
@@ -137,15 +139,15 @@ class ViewedArchive:
                     found=f"a recipe with other objects ({array.route.reason})",
                     advice="Remove chunks and shards from the recipe, or migrate the archive.",
                 )
-        nodes = {node.path: node.document for node in plan.published}
+        documents = {join(node.path, DOCUMENT): node.content for node in plan.published}
         if plan.consolidate:
-            nodes[""] = consolidate(nodes)
+            documents[DOCUMENT] = document(plan.document(""))
         return cls(
             storage=storage,
             store=storage.zarr_store(),
             follow_links=reading.follow_links,
             plan=plan,
-            documents={join(path, DOCUMENT): document(content) for path, content in nodes.items()},
+            documents=documents,
             arrays={array.path: ViewedArray(array, storage) for array in plan.arrays},
             refusals={
                 refusal.path: replace(problem, node=refusal.path)
@@ -170,6 +172,10 @@ class ViewedArchive:
         plan = self.arrays[path].plan
         layout, prefix = plan.source, plan.source.prefix(path)
         async for key in self.store.list_prefix(prefix):
+            if layout.opaque:
+                if key.removeprefix(prefix).partition("/")[0] not in DOCUMENT_NAMES:
+                    yield key
+                continue
             place = layout.keys.coordinates(key.removeprefix(prefix), len(layout.shape))
             if place is not None and layout.objects.index(place) is not None:
                 yield plan.destination.key(path, place)
@@ -199,6 +205,8 @@ class ViewedArchive:
         if array is None:
             return None
         target, source = array.plan.destination, array.plan.source
+        if source.opaque:
+            return array.held(0, key)
         rest = key.removeprefix(target.prefix(array.plan.path))
         place = target.keys.coordinates(rest, len(target.shape))
         index = None if place is None else target.objects.index(place)

@@ -104,15 +104,11 @@ INNER = SHARDING["configuration"]
         (array(without="shape"), "shape is missing"),
         (array(without="fill_value"), "fill_value is missing"),
         (array(shape=[-1, 6]), "shape is not a list of lengths"),
-        (array(data_type="int128"), "int128"),
-        (array(chunk_grid={"name": "rectilinear", "configuration": {}}), "unknown chunk grid"),
         (array(chunk_grid={"name": "regular"}), "malformed chunk grid"),
         (array(chunk_grid={"name": "regular", "configuration": {"chunk_shape": [2]}}), "number of axes"),
         (array(chunk_grid={"name": "regular", "configuration": {"chunk_shape": [0, 3]}}), "length 0"),
-        (array(chunk_key_encoding={"name": "hash"}), "unknown chunk key encoding"),
         (array(codecs="gzip"), "codecs must be a list"),
         (array(codecs=[]), "exactly one array-to-bytes codec"),
-        (array(codecs=[{"name": "bytes"}, {"name": "snappy"}]), "snappy"),
         (
             array(codecs=[{"name": "bytes"}, {"name": "gzip", "configuration": {"level": "high"}}]),
             "'level' is invalid",
@@ -121,18 +117,38 @@ INNER = SHARDING["configuration"]
         (array(fill_value=None), "bad fill value"),
         (array(dimension_names=["x"]), "dimension_names must be a name or null per axis"),
         (array(attributes=[]), "attributes must be an object"),
-        (array(storage_transformers=[{"name": "encrypt"}]), "storage transformers are not supported here"),
+        (
+            array(storage_transformers=[{"name": "zarrstack.sharding"}]),
+            "storage transformers are not supported here",
+        ),
+        (array(storage_transformers={"name": "encrypt"}), "storage_transformers must be a list"),
+        (array(data_type="int128", fill_value=None, shape=[4.0, 6]), "shape is not a list of lengths"),
+        (array(data_type="int128", codecs=[{"name": "bytes", "level": 1}]), "unknown members of codec"),
+        (
+            array(
+                chunk_grid={"name": "rectilinear"},
+                codecs=[{"name": "bytes"}, {"name": "zstd", "configuration": {"level": "x"}}],
+            ),
+            "'level' is invalid",
+        ),
+        (
+            array(codecs=[{"name": "transpose", "configuration": {"order": [0]}}, {"name": "packbits"}]),
+            "order is not a permutation",
+        ),
+        (
+            array(codecs=[{**SHARDING, "configuration": {**INNER, "codecs": [{"name": "a"}], "b": 1}}]),
+            "unknown members of sharding_indexed",
+        ),
+        (array(chunk_grid={"name": "rectilinear", "size": 1}), "unknown members of chunk grid"),
+        (array(codecs=[{"name": "packbits"}], fill_value="x"), "bad fill value"),
+        (array(codecs=[{"name": "packbits"}], dimension_names=["x"]), "dimension_names must be a name"),
+        (array(codecs=[{"name": "packbits"}], comment="hello"), "unknown member 'comment'"),
         (array(**{GUARD: {"must_understand": True}}), f"unknown member '{GUARD}'"),
         (array(comment="hello"), "unknown member 'comment'"),
         (array(extension={"must_understand": True}), "unknown member 'extension'"),
-        (array(codecs=[SHARDING, {"name": "crc32c"}]), "sharding_indexed is combined with other codecs"),
         (
             array(codecs=[{**SHARDING, "configuration": {**INNER, "chunk_shape": [2, 2]}}]),
             "inner chunks do not divide the shard",
-        ),
-        (
-            array(codecs=[{**SHARDING, "configuration": {**INNER, "codecs": [SHARDING]}}]),
-            "nested shards are not supported",
         ),
         (
             array(codecs=[{**SHARDING, "configuration": {**INNER, "index_codecs": [{"name": "gzip"}]}}]),
@@ -151,6 +167,48 @@ def test_what_is_not_understood_is_refused_at_its_document(tmp_path, document, s
     assert said in refused(archive)["bad"]
     assert "bad/zarr.json" in refused(archive)["bad"]
     assert refused(archive).keys() == {"bad"}
+
+
+@pytest.mark.parametrize(
+    ("document", "unknown"),
+    [
+        (array(data_type="int128", fill_value="any"), "unknown data type 'int128'"),
+        (
+            array(data_type={"name": "zarrs.optional", "configuration": {"name": "int8"}}, fill_value=None),
+            "unknown data type 'zarrs.optional'",
+        ),
+        (array(chunk_grid={"name": "rectilinear", "configuration": {}}), "unknown chunk grid 'rectilinear'"),
+        (array(chunk_key_encoding={"name": "fanout"}), "unknown chunk key encoding 'fanout'"),
+        (array(codecs=[{"name": "bytes"}, {"name": "zstdd"}]), "unknown codec 'zstdd'"),
+        (array(codecs=[{"name": "packbits"}]), "unknown codec 'packbits'"),
+        (
+            array(codecs=[{**SHARDING, "configuration": {**INNER, "codecs": [{"name": "zfp"}]}}]),
+            "unknown codec 'zfp'",
+        ),
+        (array(storage_transformers=[{"name": "encrypt"}]), "unknown storage transformer 'encrypt'"),
+        (array(codecs=[SHARDING, {"name": "crc32c"}]), "sharding_indexed combined with other codecs"),
+        (
+            array(codecs=[{**SHARDING, "configuration": {**INNER, "codecs": [SHARDING]}}]),
+            "shards in shards",
+        ),
+        (
+            array(codecs=[{**SHARDING, "configuration": {**INNER, "index_codecs": [{"name": "own"}]}}]),
+            "unknown index codecs of a shard",
+        ),
+        (
+            array(data_type="int4", chunk_grid="fractal", codecs=[{"name": "own"}]),
+            "unknown data type 'int4', unknown codec 'own', unknown chunk grid 'fractal'",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_valid_and_unknown_is_passed_through_by_name(tmp_path, document, unknown):
+    archive = read(tmp_path, {"zarr.json": GROUP, "new/zarr.json": document})
+    (problem,) = archive.all_problems()
+    found = node(archive, "new")
+    assert (problem.kind, problem.severity, problem.found) == ("passed-through", "note", unknown)
+    assert (found.layout, found.passed.unknown, found.passed.document) == (None, unknown, document)
+    assert not found.refused
 
 
 def test_members_that_need_not_be_understood_are_told_and_kept_apart(tmp_path):

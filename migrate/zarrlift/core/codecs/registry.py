@@ -17,6 +17,7 @@ from .base import DEFAULT_OPTIONS, ArrayCodec, BytesCodec, InnerChunk, Options, 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..chain.chain import Chain
     from ..codec_facts import CodecFacts
     from ..codec_spec import CodecSpec
 
@@ -45,9 +46,17 @@ def _class_of(spec: CodecSpec, *, serializer: bool) -> Any:
     facts = facts_of(spec.name)
     if facts is None or facts.made_by is None or (facts.kind == "serializer") is not serializer:
         kind = "array-to-bytes" if serializer else "bytes-to-bytes"
-        raise UnsupportedError(f"no {kind} codec of this name is known here", found=canonical(spec.to_json()))
+        raise UnsupportedError(
+            f"no {kind} codec {spec.name!r} is known here", found=canonical(spec.to_json())
+        )
     require_package(facts, spec)
     return found(facts.made_by)
+
+
+def missing_packages(chain: Chain) -> list[str]:
+    """The packages that the codecs of a chain need and that are not installed."""
+    packages = [facts.package for spec in chain.codecs if (facts := facts_of(spec.name)) is not None]
+    return [package for package in packages if package is not None and find_spec(package) is None]
 
 
 def require_package(facts: CodecFacts, spec: CodecSpec) -> None:

@@ -1,4 +1,4 @@
-"""The chunk key encodings of all formats: v3's, N5's, and the 2022 draft's.
+"""The chunk key encodings of all formats: v3's, N5's, the 2022 draft's, and keys by patterns.
 
 All share one interface: `key`, `keys`, `coordinates`, `depth` and `to_json`. A v3 document can only have a
 `KeyEncoding`.
@@ -17,6 +17,7 @@ from zarrstack.core.errors import MetadataError
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ..shapes import Shape
+from .pattern_keys import PatternKeys
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,7 +135,7 @@ def _is_n5(data: JSONObject) -> bool:
     return data.get("name") == "n5" and isinstance(data.get("configuration"), dict)
 
 
-ChunkKeys: TypeAlias = KeyEncoding | N5Keys | DraftKeys
+ChunkKeys: TypeAlias = KeyEncoding | N5Keys | DraftKeys | PatternKeys
 
 
 def chunk_keys_from_json(data: JSON) -> ChunkKeys:
@@ -144,4 +145,6 @@ def chunk_keys_from_json(data: JSON) -> ChunkKeys:
         return N5Keys.from_json(data)
     if name == "draft":
         return DraftKeys.from_json(data)
+    if name == "patterns":
+        return PatternKeys.from_json(data)
     return KeyEncoding.from_json(data)

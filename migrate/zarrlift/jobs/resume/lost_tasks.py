@@ -77,7 +77,7 @@ class WrittenObjects:
         if not len(stored.indexes):
             return np.zeros(len(self.indexes), dtype=bool)
         at, whole = self._found(stored)
-        if stored.sizes is not None and self.layout.data_type.itemsize != 0:
+        if stored.sizes is not None and self.layout.data_type.itemsize != 0 and not self.layout.opaque:
             whole &= stored.sizes[at] > 0
             if sizes is not None:
                 whole &= (stored.sizes[at] == sizes) | (sizes < 0)
@@ -198,7 +198,7 @@ def missing_objects(
     blocks = plan.move.block_shape is not None
     if present is None or blocks:
         present, sizes = stored.indexes, None
-    if plan.route.name != "relink" or any(problem.kind == "trailing-bytes" for problem in plan.problems):
+    if not plan.route.copies or any(problem.kind == "trailing-bytes" for problem in plan.problems):
         sizes = None
     objects = _by_task(plan, present)
     if sizes is not None:
@@ -317,6 +317,7 @@ def _wrong_tasks(
 ) -> set[int] | None:
     """The tasks with wrong values; None if the source no longer exists in that state."""
     from ...verification.before_publishing import both_sides  # slow to load
+    from ...verification.passed_through import differing_objects
 
     if inventory.fingerprint != plan.fingerprint:
         return None
@@ -324,6 +325,14 @@ def _wrong_tasks(
         return numbers  # intermediate data of two passes cannot be compared
     try:
         objects = written(plan, inventory, source)
+        if plan.route.name == "pass":
+            by_task = ((number, objects.indexes[objects.numbers == number]) for number in numbers)
+            ends = source, destination
+            return {
+                number
+                for number, some in by_task
+                if any(differing_objects(plan.path, plan.source, some, *ends))
+            }
         values = both_sides(plan, source, destination)
         with Threads(available_cores(), "zarrlift-check") as pool:
             return {

@@ -14,7 +14,6 @@ from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import take_inventory
-from ...core.json_document import document
 from ...core.problems import command
 from ...errors import JobError
 from ...planning.inventories import SourceInventory, digest
@@ -293,7 +292,7 @@ def _require_unfinished(job: Job, plan: Plan, destination: Storage) -> None:
     for name in _LEGACY:
         if destination.size(name) is not None:
             raise _not_own(job, destination, name, "another archive")
-    planned = {node.path: document(node.document) for node in plan.published}
+    planned = {node.path: node.content for node in plan.published}
     for path, content in documents(destination, planned):
         if content not in (None, planned[path]):
             raise _not_own(job, destination, join(path, "zarr.json"), "another document")

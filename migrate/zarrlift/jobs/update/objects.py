@@ -50,7 +50,7 @@ def moved_again(old: ArrayPlan, before: Inventory, new: ArrayPlan, now: Inventor
     same_grid = new.move.block_shape is None
     objects = sources if same_grid else touched(sources, origins, targets)
     shape = old.destination.shape
-    if new.route.name == "relink" or shape == new.destination.shape:
+    if new.route.copies or shape == new.destination.shape:
         return objects
     stored = now.indexes if same_grid else touched(now.indexes, origins, targets)
     ends = targets.coordinates_of(stored) * np.array(targets.chunk_shape) + np.array(targets.chunk_shape)

@@ -205,7 +205,7 @@ def _hide_consolidated(job: Job, plan: Plan, steps: Steps, ends: Endpoints, *, f
         return
     if not steps.removed and all(row.kind != "array" for row in job.nodes(done=False)):
         return
-    content = document(root.document)
+    content = root.content
     if digest(content) == job.fact("root_document"):
         return
     note_root_document(job, digest(content))
@@ -235,7 +235,7 @@ def _narrow(job: Job, plan: Plan, ends: Endpoints, *, fsync: bool) -> None:
     shapes = {
         array.path: array.destination.shape
         for array in plan.arrays
-        if array.changes is not None and array.path in pending
+        if array.changes is not None and array.path in pending and not array.source.opaque
     }
     narrowed = {}
     for path, content in documents(ends.destination, shapes):
