@@ -1,12 +1,13 @@
 """Converts the bytes codecs of a legacy chain to registered ones with equal values.
 
 The rules of a portable copy: codecs known to every reader are unchanged; zlib becomes gzip, which contains
-the same deflate stream; checksums become a crc32c at the end; a filter that only helps compression is
-replaced by blosc-zstd with shuffle.
+the same deflate stream; a shuffle and its compressor become blosc around the same stream; checksums become a
+crc32c at the end; another filter that only helps compression is replaced by blosc-zstd with shuffle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,11 +15,14 @@ from zarrstack.core.errors import Problem, UnsupportedError
 
 from ..core.chain.codec_limits import limits_problem, within_limits
 from ..core.chain.reader_table import codecs
+from ..core.codec_members import MAX_TYPESIZE
 from ..core.codec_spec import CodecSpec
 from ..core.codec_table import REGISTERED_FILTERS, is_registered, registered, role_of
 from ..core.data_types.v3 import DataType
 from ..core.problems import note
 
+_STREAMS: Final = {"numcodecs.zlib": "zlib", "numcodecs.lz4": "lz4", "zstd": "zstd"}
+"""Codecs whose streams a blosc container may have -> its name for them."""
 _ZLIB_DEFAULT: Final = 6
 """The meaning of zlib's level -1 (zlib.h, Z_DEFAULT_COMPRESSION)."""
 
@@ -51,6 +55,9 @@ def portable_tail(
         gzip = _gzip(rest[-1])
         notes.append(_note("zlib streams are rewrapped as gzip", tail, (*rest[:-1], gzip)))
         rest[-1] = gzip
+    elif not checked and (frame := framed_form(rest)) is not None:
+        notes.append(_note("shuffled streams are framed as blosc", tail, (frame,)))
+        rest = [frame]
     elif not all(_fits(spec) for spec in rest):
         replaced = (blosc_zstd(data_type),)
         filtered = any(role_of(spec.name) == "filter" for spec in rest)
@@ -62,6 +69,20 @@ def portable_tail(
         if any(role_of(spec.name) == "checksum" and spec.name != "crc32c" for spec in named):
             notes.append(_note("checksums are replaced by crc32c at the end", tail, tuple(rest)))
     return (*filters, *rest), tuple(notes)
+
+
+def framed_form(codecs: Sequence[CodecSpec]) -> CodecSpec | None:
+    """The blosc whose containers hold the streams of a shuffle and a compressor; None for other codecs."""
+    if len(codecs) != 2 or codecs[0].name != "numcodecs.shuffle":
+        return None
+    cname = _STREAMS.get(codecs[1].name)
+    size = codecs[0].configuration.get("elementsize")
+    if cname is None or type(size) is not int or not 1 < size <= MAX_TYPESIZE:
+        return None
+    level = codecs[1].configuration.get("level", 1)
+    level = min(max(level, 1), 9) if type(level) is int else 1
+    configuration = {"cname": cname, "clevel": level, "shuffle": "shuffle", "typesize": size, "blocksize": 0}
+    return CodecSpec("blosc", configuration)
 
 
 def blosc_zstd(data_type: DataType) -> CodecSpec:

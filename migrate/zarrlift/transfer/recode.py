@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -15,12 +15,14 @@ import numpy.typing as npt
 
 from ..archive.chunk_reader import ChunkReader, InnerChunk
 from ..core.codecs.base import Buffer, memory
+from ..core.codecs.blosc import framed
 from ..core.codecs.pipeline import Pipeline
 from ..core.data_types.cast import cast
 from ..core.data_types.compare import same_bits
 from ..core.data_types.object_values import may_be_anything, to_strings
 from ..core.data_types.v3 import fill_from_json
 from ..core.grid.grid import Grid
+from ..planning.portable_codecs import framed_form
 from ..planning.routes import Move
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ class InnerChunkConversion:
         self.reader = source.pipeline
         self.casts = move.source.data_type != move.destination.data_type
         self._is_checked_by_undoing = self._undoing_checks_payload()
+        self._frame: Mapping[str, Any] | None = None
+        """The blosc that only frames streams of the source."""
         self._change = self._chosen()
 
     @cached_property
@@ -75,6 +79,8 @@ class InnerChunkConversion:
             return self._rewrite
         undone = self.move.source.chain.codecs[route.shared :]
         applied = self.move.destination.chain.codecs[route.shared :]
+        if (frame := framed_form(undone)) is not None and applied == (frame,):
+            self._frame = frame.configuration
         names = [codec.name for codec in (*undone, *applied)]
         return self._rewrap if names == ["numcodecs.zlib", "gzip"] else self._recode
 
@@ -104,6 +110,13 @@ class InnerChunkConversion:
         if not self._is_checked_by_undoing:
             inner = self.reader.check_whole(inner, shared)
         self.again(index, payload, None)
+        if self._frame is not None:
+            # The stream is checked by now. Before that of numcodecs' LZ4 is its size.
+            stream = memory(payload)[4 if self._frame["cname"] == "lz4" else 0 :]
+            size = memory(inner).nbytes
+            container = framed(stream, self._frame["cname"], self._frame["typesize"], size)
+            if container is not None:
+                return container
         return self.writer.apply(inner, shared)
 
     def _rewrite(self, index: int, payload: Buffer) -> Buffer | None:

@@ -128,6 +128,16 @@ DELTA = numcodec("delta", dtype="<i4")
         (node(LITTLE, DELTA, zstd(3)), (blosc(),), "recode"),
         (node(LITTLE, DELTA, numcodec("zlib", level=3)), (blosc(),), "recode"),
         (node(LITTLE, numcodec("shuffle"), numcodec("zlib", level=3)), (blosc(),), "recode"),
+        (
+            node(LITTLE, numcodec("shuffle", elementsize=4), numcodec("zlib", level=5)),
+            (blosc("zlib"),),
+            "recode",
+        ),
+        (
+            node(LITTLE, numcodec("shuffle", elementsize=1), numcodec("zlib", level=5)),
+            (blosc(),),
+            "recode",
+        ),
         (node(LITTLE, numcodec("zlib", level=3), blosc()), (blosc(),), "recode"),
         (
             node(PLAIN, numcodec("packbits"), dtype="bool", fill=False),

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 _HEADER: Final = struct.Struct("<BBBBIII")
 HEADER_BYTES: Final = 16
 _MOST: Final = (1 << 31) - 1 - HEADER_BYTES
+_BLOCK_START: Final = struct.Struct("<II")
+"""The place of the only block, and the length of its stream."""
+_VERSION: Final = 2
+_SHUFFLED: Final = 0x01
+_WHOLE: Final = 0x10
+"""Flags: bytes are shuffled; a block has one stream rather than one for each byte of an item."""
+_MOST_IN_BLOCK: Final = ((1 << 31) - 1 - 255 * 4) // 3
+"""c-blosc 1.21, `BLOSC_MAX_BLOCKSIZE`."""
 _FORMATS: Final = ("blosclz", "lz4", "snappy", "zlib", "zstd")
 """Formats by number in bits 5 to 7 of the flags; lz4hc writes lz4."""
 _SNAPPY: Final = _FORMATS.index("snappy")
@@ -55,6 +63,20 @@ def trailing_bytes(head: bytes, length: int) -> int:
         return 0
     stored: int = _HEADER.unpack_from(head)[-1]
     return max(length - max(stored, HEADER_BYTES), 0)
+
+
+def framed(stream: Buffer, cname: str, typesize: int, size: int) -> bytes | None:
+    """A container of one block with a compressed stream of `size` shuffled bytes.
+
+    None if such a container is not valid: a stream that does not compress would be taken for stored items.
+    """
+    length = buffer_length(stream)
+    if length + _BLOCK_START.size > size or size > _MOST_IN_BLOCK:
+        return None
+    flags = _SHUFFLED | _WHOLE | _FORMATS.index(cname) << 5
+    start = HEADER_BYTES + _BLOCK_START.size
+    head = _HEADER.pack(_VERSION, 1, flags, typesize, size, size, start + length)
+    return b"".join((head, _BLOCK_START.pack(start - 4, length), memory(stream)))
 
 
 @dataclass(frozen=True, slots=True)
