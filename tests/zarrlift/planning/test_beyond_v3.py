@@ -6,6 +6,7 @@ import importlib.util
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import zarr
 from tests.support.damaged_archives import read, run, write_archive, write_array
 from tests.support.fixtures_index import ExpectedArray, arrays
 from tests.support.optional_archives import optional, seen, seen_by_zarr2, tiff, values_of
+from tests.support.v2_trees import array, tree
 
 import zarrlift
 from zarrlift.core.codecs import registry
@@ -347,3 +349,29 @@ def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
     outcome = zarrlift.migrate(source, tmp_path / "new.zarr")
     assert not outcome.ok
     assert [problem.key for problem in outcome.problems if problem.severity == "refusal"] == ["1.0"]
+
+
+NAN_TEXTS = {  # as text: zarr-python 2.18 for U and S, 3.1.6 and 3.4.2 for objects
+    "U2": ({"dtype": "<U2"}, "na", ""),
+    "U4": ({"dtype": "<U4"}, "nan", ""),
+    "S4": ({"dtype": "|S4"}, b"nan", b""),
+    "texts": ({"dtype": "|O", "filters": [{"id": "vlen-utf8"}]}, "nan", ""),
+    "bytes": ({"dtype": "|O", "filters": [{"id": "vlen-bytes"}]}, b"nan", b""),
+}
+
+
+@pytest.mark.parametrize(("members", "text", "empty"), NAN_TEXTS.values(), ids=NAN_TEXTS)
+def test_missing_chunks_of_text_whose_fill_value_is_nan_need_a_decision(
+    members: dict[str, Any], text: Any, empty: Any, tmp_path: Path
+) -> None:
+    document = array(shape=[2], chunks=[1], fill_value=float("nan"), **members)
+    source = tmp_path / "a.zarr"
+    tree(source, {".zgroup": {"zarr_format": 2}, "x/.zarray": document})
+    (refused,) = zarrlift.plan(source).refusals
+    told = str(refused.problems[-1])
+    assert "the fill value NaN of text is ambiguous, and is the value of 2 missing chunks" in told
+    for choice, shown in (("text", text), ("empty", empty)):
+        target, wish = tmp_path / f"{choice}.zarr", recipe(zero_fill=choice)
+        assert zarrlift.migrate(source, target, recipe=wish, verify="full").ok
+        assert zarrlift.verify(source, target, recipe=wish, full=True).ok
+        assert zarr.open_group(target, mode="r")["x"][...].tolist() == [shown, shown]

@@ -129,10 +129,8 @@ class Gzip(BytesCodec):
         return bool(last <= decoded.at_most)
 
     def streams(self, data: Buffer, decoded: Size, *, thorough: bool) -> int:
-        """Number of members; 1 without a decompression, if the trailer has the size of the chunk."""
-        if self.spec.name != "gzip" or not (thorough or decoded.exact):
-            return 1
-        if not thorough and self.check(HeadAndTail.of(data), decoded):
+        """Number of members; without `thorough` 1, since the trailer has the size of the chunk."""
+        if self.spec.name != "gzip" or not thorough:
             return 1
         count, rest = 0, bytes(memory(data))
         while rest:

@@ -197,11 +197,12 @@ class Pipeline:
         Returns the payload, without the bytes behind the end that its header states. ChunkError for one of
         several streams, unless the codec allows them.
         """
-        if not self.check(HeadAndTail.of(data), position):
+        certain = self.check(HeadAndTail.of(data), position)
+        if not certain:
             data = self._without_trailing_bytes(data, position)
             if not self.check(HeadAndTail.of(data), position):
                 self.decode(data, position)
-        if (several := self.several_streams(data, position)) is not None:
+        if (several := self.several_streams(data, position, thorough=not certain)) is not None:
             place, count = several
             raise ChunkError(
                 f"{self.chain.codecs[place].name}: the payload has several streams; some readers refuse it",

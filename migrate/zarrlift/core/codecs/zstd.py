@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE: Final = b"\x2a\x4d\x18"
 """Bytes 1 to 3 of a skippable frame's magic number; its byte 0 is 0x50 to 0x5f."""
+_SIZE_FLAGS: Final = 0xE0
+"""Bits of a frame's descriptor, its byte 4, one of which is set if the content size is stated."""
 _DICTIONARY_ID_BYTES: Final = (0, 1, 2, 4)
 _STEP: Final = 1 << 20
 """Bytes requested per step if the size is unknown."""
@@ -108,9 +110,8 @@ class Zstd(BytesCodec):
         if self.spec.name != "zstd":
             return 1
         view, position, counted, number = memory(data), 0, 1, 0
-        whole = decoded.exact and bytes(view[:4]) == _MAGIC and _header(view, 0).content == decoded.at_most
-        if whole and not thorough:
-            return 1  # what follows is empty
+        if not thorough and decoded.exact and view[4] & _SIZE_FLAGS:
+            return 1  # `check` has compared the size of the first frame; what follows is empty
         while position < len(view):
             position, content = _frame_end(view, position)
             number += 1
