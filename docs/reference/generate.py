@@ -23,6 +23,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import command_line
+import extensions
 
 FOLDER: Final = Path(__file__).parent
 PAGES: Final = ("command-line.md", "json.md", "recipe.md", "job-file.md", "readers.md")
@@ -243,8 +244,20 @@ def readers(*_: str) -> Iterator[str]:
         yield f"| {', '.join(names)} | {' | '.join(cells)} |"
 
 
+def registry(*_: str) -> Iterator[str]:
+    """What becomes of each registered extension; those of a kind with the same outcome share a row."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for point, name, outcome in extensions.outcomes():
+        rows.setdefault((point, outcome), []).append(f"`{name}`")
+    yield "| extension point | an array of Zarr v3 with it is | names |"
+    yield "| --- | --- | --- |"
+    for (point, outcome), names in rows.items():
+        yield f"| {point} | {outcome} | {', '.join(names)} |"
+
+
 PARTS: Final[Mapping[str, Callable[[str, str], Iterable[str]]]] = {
     "commands": commands,
+    "extensions": registry,
     "fields": members,
     "keys": keys,
     "readers": readers,

@@ -143,7 +143,7 @@ OF_PYTHON = {"TMPDIR"}
 """Read by the standard library."""
 
 
-@pytest.mark.parametrize("page", ["command-line", "json", "recipe", "job-file"])
+@pytest.mark.parametrize("page", ["command-line", "json", "recipe", "job-file", "readers"])
 def test_a_page_is_the_one_that_the_script_writes(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(FOLDER)
     import generate
@@ -152,6 +152,13 @@ def test_a_page_is_the_one_that_the_script_writes(page: str, monkeypatch: pytest
     assert f"{page}.md" in generate.PAGES
     assert generate.PART.search(text)
     assert text == generate.written(text), "run: python docs/reference/generate.py"
+
+
+def test_no_registered_extension_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    import extensions
+
+    assert {outcome for _, _, outcome in extensions.outcomes()} == {"described", "passed through"}
 
 
 def test_the_page_has_every_key_of_a_recipe() -> None:
