@@ -29,7 +29,7 @@ def buffer(data=b"12345678"):
 
 
 class Slow(StorageTransformer):
-    """Each get takes two seconds of the fake clock, and fails for the key 'bad'."""
+    """Each get, and each key of a listing, takes two seconds of the fake clock; the key 'bad' fails."""
 
     name = "slow"
 
@@ -42,6 +42,11 @@ class Slow(StorageTransformer):
         if key == "bad":
             raise OSError("no luck")
         return await super().get(key, prototype, byte_range)
+
+    async def list_prefix(self, prefix):
+        async for key in self._store.list_prefix(prefix):
+            self.clock.pass_by(2)
+            yield key
 
 
 def logged(*layers, **options):
@@ -110,6 +115,18 @@ def test_a_listing_says_how_many_keys_it_gave(listing):
 
     assert len(asyncio.run(run())) == 1
     assert (events[0].operation, events[0].keys, events[0].outcome) == (listing, 1, "ok")
+
+
+def test_a_listing_takes_the_time_of_the_store_and_not_that_of_its_reader():
+    clock = FakeClock()
+    store, events = logged(Slow(clock=clock), clock=clock)
+
+    async def run():
+        async for _ in store.list():
+            clock.pass_by(5)
+
+    asyncio.run(run())
+    assert events[0].seconds == 2
 
 
 def test_an_error_is_told_and_passed_on():
