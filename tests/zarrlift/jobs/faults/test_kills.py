@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.job_archives import tree, write_archive
+from tests.support.unpacking import unpacked
 
 import zarrlift
 
@@ -46,9 +48,11 @@ def assert_whole_where_visible(destination: Path, reference: dict[str, bytes]) -
                 assert (destination / name).read_bytes() == content, name
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["described", "passed through"])
+def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("kill") / "source.zarr"
+    if request.param == "passed through":
+        return Path(shutil.copytree(unpacked("zarr_v3/extensions/by_hand.zarr"), path))
     return write_archive(path)
 
 
