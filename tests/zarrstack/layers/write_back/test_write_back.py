@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 
 import dask.array
 import numpy as np
@@ -270,6 +271,20 @@ def test_decoded_chunks_of_a_cache_below_are_not_those_of_a_value_that_waits(bel
 # -- who shares it ---------------------------------------------------------------------------------
 
 
+def test_a_second_stack_over_the_same_place_sees_it_and_replaces_it(objects):
+    one = stack(MemoryStore(objects), WriteBack())
+    other = stack(MemoryStore(objects), Log(), WriteBack())
+    put(one, "a/0", b"1")
+    assert got(other, "a/0") == b"1"
+    put(other, "a/0", b"2")
+    put(other, "a/1", b"3")
+    assert [got(one, key) for key in ("a/0", "a/1")] == [b"2", b"3"]
+    assert objects == {}
+    asyncio.run(other.flush())
+    assert objects["a/0"].to_bytes() == b"2"
+    assert one.figures().waiting == 0
+
+
 def test_a_stack_over_a_folder_of_it_sees_it(tmp_path):
     (tmp_path / "g").mkdir()
     one, other = stack(LocalStore(tmp_path), WriteBack()), stack(LocalStore(tmp_path / "g"), WriteBack())
@@ -305,6 +320,25 @@ def test_a_read_only_copy_sees_it(tmp_path, bottom):
     assert store.figures().waiting == 1
     with pytest.raises(ValueError, match="read-only"):
         put(twin, "a/0", b"2")
+
+
+def test_threads_and_event_loops_write_one_object_each_time_as_a_whole(tmp_path):
+    def write(first):
+        store = stack(LocalStore(tmp_path), WriteBack(memory_bytes=20_000))
+
+        async def run():
+            for number in range(first, 400, 4):
+                await store.set(f"a/{number % 40}", value(bytes([number % 40]) * 1000))
+
+        asyncio.run(run())
+        store.flush_sync()
+
+    threads = [threading.Thread(target=write, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [got(LocalStore(tmp_path), f"a/{n}") for n in range(40)] == [bytes([n]) * 1000 for n in range(40)]
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
