@@ -10,7 +10,6 @@ import pickle
 import subprocess
 import sys
 import textwrap
-import threading
 
 import dask.array
 import numpy as np
@@ -322,25 +321,6 @@ def test_a_read_only_copy_sees_it(tmp_path, bottom):
         put(twin, "a/0", b"2")
 
 
-def test_threads_and_event_loops_write_one_object_each_time_as_a_whole(tmp_path):
-    def write(first):
-        store = stack(LocalStore(tmp_path), WriteBack(memory_bytes=20_000))
-
-        async def run():
-            for number in range(first, 400, 4):
-                await store.set(f"a/{number % 40}", value(bytes([number % 40]) * 1000))
-
-        asyncio.run(run())
-        store.flush_sync()
-
-    threads = [threading.Thread(target=write, args=(first,)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [got(LocalStore(tmp_path), f"a/{n}") for n in range(40)] == [bytes([n]) * 1000 for n in range(40)]
-
-
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_dask_writes_through_it(tmp_path, scheduler):
     store = stack(LocalStore(tmp_path), WriteBack())
@@ -449,6 +429,33 @@ def test_a_value_set_while_its_object_is_being_stored_is_kept(below, objects):
         below.gate = None
         assert (await store.get("a/0", PROTOTYPE)).to_bytes() == b"new"
         await store.flush()
+
+    asyncio.run(run())
+    assert objects["a/0"].to_bytes() == b"new"
+
+
+def test_a_value_is_stored_only_after_the_one_before_it(below, objects):
+    class Counted(Gate):
+        entered = 0
+
+        async def pass_through(self):
+            self.entered += 1
+            await super().pass_through()
+
+    store = stack(below, WriteBack())
+
+    async def run():
+        await store.set("a/0", value(b"old"))
+        below.gate = gate = Counted()
+        first = asyncio.ensure_future(store.flush())
+        await gate.reached.wait()
+        await store.set("a/0", value(b"new"))
+        second = asyncio.ensure_future(store.flush())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert gate.entered == 1
+        gate.opened.set()
+        await asyncio.gather(first, second)
 
     asyncio.run(run())
     assert objects["a/0"].to_bytes() == b"new"
