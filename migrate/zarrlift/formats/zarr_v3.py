@@ -359,9 +359,8 @@ class _Reader(ArchiveReader):
             self.problems.append(warning("consolidated", message, key=NAME, found=excerpt(block)))
             return None
         listed = {}
-        apart = block.get(GUARD)
         faults = EntryProblems(NAME)
-        for path, entry in {**metadata, **(apart if isinstance(apart, dict) else {})}.items():
+        for path, entry in metadata.items():
             if path.startswith("/") or "" in path.split("/") or ".." in path.split("/"):
                 message = "a key in consolidated metadata is not a valid node path"
                 if faults.named(message):
