@@ -58,6 +58,8 @@ _.Pickle
 _.PCodec
 _.ImagecodecsZfp
 _.Bz2
+_.ScaleOffset
+_.CastValue
 _.Lzma
 _.VlenUtf8
 _.VlenBytes

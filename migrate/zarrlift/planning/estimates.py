@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -32,11 +33,8 @@ class Ratio(NamedTuple):
     per_value: float
 
 
-class Samples(Protocol):
-    """Samples chunks of an array; None if it has no result."""
-
-    def __call__(self, move: Move, inventory: Inventory, /) -> Ratio | None:
-        """The ratio of an array, or of its kind."""
+Samples: TypeAlias = Callable[[Move, Inventory], Ratio | None]
+"""Samples chunks of an array: the ratio of it, or of its kind; None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
