@@ -139,8 +139,12 @@ def metadata_problems(flat: Flat) -> Iterator[Problem]:
         yield from (problem.at(node=path) for problem in by_text[text])
     sound = {path: node for path, node in flat.items() if path not in faulty}
     for array in describe(ModelStorage(sound, url="the model")).nodes if sound else ():
+        if not isinstance(array, ArrayNode):
+            continue
         problem = next((one for one in array.problems if one.severity == "refusal"), None)
-        if problem is not None and isinstance(array, ArrayNode) and not _is_readable(flat[array.path]):
+        if array.passed is not None:
+            problem = refusal("unsupported", array.passed.unknown)
+        if problem is not None and not _is_readable(flat[array.path]):
             message = f"no known reader supports this array: {problem.message}"
             yield replace(problem, message=message, node=array.path)
 

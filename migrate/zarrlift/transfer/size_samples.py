@@ -35,7 +35,7 @@ _OBJECTS: Final = 8
 """Objects of an array that are read, spread over those that exist."""
 _INNER_CHUNKS: Final = 4
 """Inner chunks of a shard."""
-_ARRAY_BYTES: Final = 16 << 20
+_ARRAY_BYTES: Final = 8 << 20
 """Decoded bytes after which no further object of an array is read."""
 _PIECE_BYTES: Final = 8 << 20
 """Decoded bytes from which a chunk of another shape is assembled."""

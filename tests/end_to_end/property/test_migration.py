@@ -26,6 +26,7 @@ from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.planning import boxes
 from zarrlift.planning.plans import Plan
+from zarrlift.transfer import size_samples
 
 # Random Zarr v2 arrays, written by zarr-python, and random wishes about what becomes of them.
 
@@ -350,6 +351,7 @@ def test_a_route_does_no_more_than_its_name_says(case: tuple[Wanted, ArrayRecipe
 
         for name in calls:
             counted(name)
+        patch.setattr(size_samples, "_ARRAYS", 0)  # which converts a few chunks for the plan
         outcome = zarrlift.migrate(root / "old", root / "new", recipe=Recipe(base=recipe), verify="none")
         (planned,) = outcome.plan.arrays
         allowed = {

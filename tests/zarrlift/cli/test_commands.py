@@ -398,7 +398,7 @@ def test_the_members_of_json_documents_are_stable(fakes, capsys):
     common = {"path", "kind", "refused", "attributes", "documents", "problems"}
     assert kinds == {
         "group": common | {"implicit"},
-        "array": common | {"layout", "fill_is_null", "extra"},
+        "array": common | {"layout", "fill_is_null", "extra", "unknown"},
     }
     assert members["inspect"] == {"url", "format", "consolidated", "conventions", "nodes", "problems"}
     assert members["plan"] >= {"source", "destination", "in_place", "format", "arrays", "groups", "refusals"}

@@ -137,8 +137,8 @@ def test_a_file_that_cannot_be_read_fails_its_group_and_a_resume_goes_on(
             raise StorageError("no such luck", key=key)
         return copy(storage, writer, key)
 
-    copy = extra_files.copy_file
-    monkeypatch.setattr("zarrlift.jobs.publisher.copy_file", refuse)
+    copy = extra_files.require_copy
+    monkeypatch.setattr("zarrlift.jobs.publisher.require_copy", refuse)
     outcome = zarrlift.migrate(source, tmp_path / "new")
     assert outcome.state == "incomplete"
     assert [(p.node, p.key) for p in outcome.problems if p.severity == "refusal"] == [

@@ -154,6 +154,14 @@ def one_worker(source: Any, destination: Any, tmp_path: Path, **wish: Any) -> za
 WISHES = [{}, {"shards": "2x"}, {"chunks": "5,8"}, {"codecs": "zstd"}]
 
 
+@pytest.fixture
+def no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan reads a few chunks one after the other."""
+    monkeypatch.setattr("zarrlift.transfer.size_samples._ARRAYS_OF_STORE", 0)
+    monkeypatch.setattr("zarrlift.planning.several_frames._TRIED", 0)
+
+
+@pytest.mark.usefixtures("no_samples")
 @pytest.mark.parametrize("wish", WISHES, ids=str)
 def test_one_worker_reads_many_objects_at_once(wish: dict[str, Any], numbers: Path, tmp_path: Path) -> None:
     store = Held(fill(MemoryStore(), numbers), together=4)
@@ -170,6 +178,7 @@ def test_one_worker_writes_many_objects_at_once(wish: dict[str, Any], numbers: P
     assert (zarr.open_array(store._store, path="a", mode="r")[:].ravel() == np.arange(1600)).all()
 
 
+@pytest.mark.usefixtures("no_samples")
 def test_ranges_of_one_shard_are_read_at_once(numbers: Path, tmp_path: Path, monkeypatch: Any) -> None:
     assert one_worker(numbers, tmp_path / "shards.zarr", tmp_path, shards="40,40").ok
     monkeypatch.setattr(

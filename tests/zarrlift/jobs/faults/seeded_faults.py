@@ -190,7 +190,7 @@ FAULTS = (
             ),
             Edit(
                 f"{_JOBS}/publisher.py",
-                'self.plan.document("", {row.path for row in self.job.nodes() if row.state == "done"})',
+                'self.plan.document("", done)',
                 'self.plan.document("")',
             ),
         ),

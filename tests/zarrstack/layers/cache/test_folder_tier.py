@@ -107,11 +107,17 @@ async def test_a_smaller_budget_is_kept_from_the_start(open_cache, tmp_path) -> 
     assert size(tmp_path / "tier") <= 30_000
 
 
-async def test_the_order_of_use_is_known_to_the_next_process(open_cache, below, monkeypatch) -> None:
+async def test_the_order_of_use_is_known_to_the_next_process(
+    open_cache, below, tmp_path, monkeypatch
+) -> None:
     """zp#4282: what an earlier process left could not be ranked, nor let go."""
     monkeypatch.setattr(local, "USED_ANEW", 0)
     first = open_cache()
-    await fill(first, 10)
+    for place in range(10):
+        before = {path for path in tmp_path.rglob("*") if path.is_file()}
+        await read(first, f"a/{place}")
+        for record in {path for path in tmp_path.rglob("*") if path.is_file()} - before:
+            os.utime(record, (place, place))  # a file system may give all of them one time
     await read(first, "a/0")  # the oldest record, and now the newest
     first.close()
     second = open_cache()
