@@ -203,6 +203,8 @@ def test_the_page_has_every_environment_variable_that_the_source_reads() -> None
 
 
 OCEAN, CELLS = "zarrlift-demo/ocean.zarr", "zarrlift-demo/cells.n5"
+EXTENSIONS = str(ROOT / "fixtures" / "zarr_v3" / "extensions" / "by_hand.zarr.zip")
+PLACES = {"OCEAN": OCEAN, "CELLS": CELLS, "EXTENSIONS": EXTENSIONS}
 RUNS = """
 demo
 model show OCEAN --as v3
@@ -216,6 +218,7 @@ migrate OCEAN new.zarr --recipe recipe.toml --dry-run
 migrate CELLS new.zarr --chunks 1,192,256 --dry-run
 migrate rows.zarr new.zarr --chunks -1,2 --dry-run
 migrate OCEAN --in-place --dry-run
+migrate EXTENSIONS new.zarr --dry-run
 migrate broken.zarr new.zarr --dry-run
 migrate CELLS cells.zarr --job cells.zarrlift.db
 status cells.zarrlift.db
@@ -280,7 +283,7 @@ def runs(folder: Path) -> list[tuple[str, Any]]:
             if line == "CHANGE":
                 zarr.open_group("mixed.zarr", mode="r+", zarr_format=2)["g/recode"][:7] = 7
                 continue
-            words = [{"OCEAN": OCEAN, "CELLS": CELLS}.get(word, word) for word in line.split()]
+            words = [PLACES.get(word, word) for word in line.split()]
             printed = io.StringIO()
             with (
                 contextlib.redirect_stdout(printed),

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import Problem, StorageError, ZarrstackError
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.chunk_reader import ChunkReader, MissingObject
@@ -41,6 +41,7 @@ class SeveralFrames:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._tried: Counter[object] = Counter()
+        self._answers = True
 
     def described(
         self, path: str, source: Layout, inventory: Inventory, *, kept: bool
@@ -52,11 +53,15 @@ class SeveralFrames:
         if not len(inventory.indexes) or not any(spec.name in SEVERAL for spec in source.chain.codecs):
             return source, ()
         kind = (source.chain, source.data_type, source.frame)
-        if self._tried[kind] >= _TRIED:
+        if self._tried[kind] >= _TRIED or not self._answers:
             return source, ()
         self._tried[kind] += 1
         reader = chunk_reader(self._storage, path, source)
-        found = next(_found(reader, inventory), None)
+        try:
+            found = next(_found(reader, inventory), None)
+        except StorageError:  # the run reports it, and waits for a store
+            self._answers = False
+            return source, ()
         if found is None:
             return source, ()
         self._tried[kind] = 0
@@ -90,8 +95,9 @@ def _found(reader: ChunkReader, inventory: Inventory) -> Iterator[_Found]:
                 several = reader.pipeline.several_streams(payload, thorough=True)
                 if several is not None:
                     yield _Found(*several, reader.key(number))
-        except (MissingObject, ZarrstackError, MemoryError):  # reported by the move
-            continue
+        except (MissingObject, ZarrstackError, MemoryError) as error:  # reported by the move
+            if isinstance(error, StorageError) and reader.storage.requests is not None:
+                raise
 
 
 def _payloads(reader: ChunkReader, number: int, size: int | None) -> Iterator[Buffer]:

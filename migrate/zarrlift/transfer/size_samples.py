@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.errors import StorageError, ZarrstackError
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.chunk_reader import MissingObject
@@ -96,7 +96,7 @@ class SizeSamples:
         return self._kinds.setdefault((*key, source.chunk_shape == destination.chunk_shape), _Sums())
 
     def _sampled(self, move: Move, inventory: Inventory) -> _Sums:
-        """Chunks that cannot be converted are left out: the run reports them."""
+        """Chunks that cannot be converted are left out: the run reports them, and waits for a store."""
         sums, budget = _Sums(), min(_ARRAY_BYTES, self._bytes)
         count = min(len(inventory.indexes), _OBJECTS if self._storage.requests is None else 2)
         places = (2 * np.arange(count) + 1) * len(inventory.indexes) // max(2 * count, 1)
@@ -112,6 +112,8 @@ class SizeSamples:
                 self._bytes -= spent
                 if budget <= 0:
                     break
+        except StorageError:
+            self._arrays = 0
         except (ZarrstackError, MissingObject, MemoryError, OSError):
             pass
         return sums

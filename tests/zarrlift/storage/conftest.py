@@ -142,3 +142,10 @@ def our_bucket() -> Iterator[Bucket]:
     """A bucket for one test, on a server of our own, whose answers can be changed."""
     with serving() as made:
         yield made
+
+
+@pytest.fixture
+def no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan reads a few chunks one after the other."""
+    monkeypatch.setattr("zarrlift.transfer.size_samples._ARRAYS_OF_STORE", 0)
+    monkeypatch.setattr("zarrlift.planning.several_frames._TRIED", 0)

@@ -154,13 +154,6 @@ def one_worker(source: Any, destination: Any, tmp_path: Path, **wish: Any) -> za
 WISHES = [{}, {"shards": "2x"}, {"chunks": "5,8"}, {"codecs": "zstd"}]
 
 
-@pytest.fixture
-def no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan reads a few chunks one after the other."""
-    monkeypatch.setattr("zarrlift.transfer.size_samples._ARRAYS_OF_STORE", 0)
-    monkeypatch.setattr("zarrlift.planning.several_frames._TRIED", 0)
-
-
 @pytest.mark.usefixtures("no_samples")
 @pytest.mark.parametrize("wish", WISHES, ids=str)
 def test_one_worker_reads_many_objects_at_once(wish: dict[str, Any], numbers: Path, tmp_path: Path) -> None:

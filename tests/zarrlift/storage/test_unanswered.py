@@ -201,6 +201,7 @@ class Watcher:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_samples")
 def test_a_migration_reports_a_dead_server_and_goes_on_when_it_is_back(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +280,7 @@ def test_only_workers_on_this_machine_are_told_where_to_report(executor: Any, re
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_samples")
 def test_worker_processes_report_a_server_that_fails(
     our_bucket: Bucket, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
