@@ -110,6 +110,9 @@ def test_what_gets_other_names_decodes_to_the_same_bits(case: tuple[Any, str, st
             assert "numcodecs" in json.dumps(known), "zarr-python 3.1 can check it, too"
 
 
+@pytest.mark.filterwarnings(
+    "ignore:(overflow|invalid value) encountered:RuntimeWarning"
+)  # of zarr, by infinities
 @pytest.mark.needs_reader("cast-value-rs")
 @examples(100)
 @given(filters(), st.sampled_from([0, 1, -9999, np.nan, np.inf, -1e300]))
