@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final, TypeAlias
 
@@ -138,27 +138,9 @@ class ArrayPlanner:
             ratio = self.samples(move, inventory)
         work, blocks, notes = self._work(move, inventory, blocks, ratio)
         problems.extend(notes)
-        planned = ArrayPlan(
-            move=move
-            if blocks is None
-            else replace(move, block_shape=blocks.shape, piece_shape=blocks.piece, run_shape=blocks.run),
-            document=document,
-            fill_is_null=node.fill_is_null,
-            chunks=len(inventory.indexes),
-            bytes_in=work.bytes_in,
-            bytes_in_known=inventory.total_bytes is not None,
-            bytes_out=work.bytes_out,
-            bytes_out_known=work.bytes_out_known,
-            bounds=work.bounds,
-            times_read=work.times_read,
-            reads=work.reads,
-            objects_out=work.objects_out,
-            memory=work.memory,
-            between=work.between,
-            fingerprint=inventory.fingerprint,
-            source_digests=digests(node.documents),
-            problems=tuple(problems),
-        )
+        if blocks is not None:
+            move = replace(move, block_shape=blocks.shape, piece_shape=blocks.piece, run_shape=blocks.run)
+        planned = _planned(node, move, document, inventory, work, problems)
         if ratio is not None and recipe.codecs.mode == "portable" and not changes_payloads(recipe):
             self._note_growth(planned, recipe)
         return planned, inventory
@@ -199,28 +181,15 @@ class ArrayPlanner:
             inventory = take_inventory(self.storage, node.path, layout)
         route = Route(name="pass", shared=0, reason=passed.unknown)
         work = work_of(layout, layout, route, inventory, None, memory=None)
-        planned = ArrayPlan(
-            move=Move(path=node.path, source=layout, destination=layout, route=route),
-            document=passed.document,
-            verbatim=node.documents[0].content.decode("utf-8", "surrogateescape"),
-            fill_is_null=True,
-            chunks=len(inventory.indexes),
-            bytes_in=work.bytes_in,
-            bytes_in_known=inventory.total_bytes is not None,
-            bytes_out=work.bytes_out,
-            bytes_out_known=work.bytes_out_known,
-            bounds=work.bounds,
-            reads=work.reads,
-            objects_out=work.objects_out,
-            fingerprint=inventory.fingerprint,
-            source_digests=digests(node.documents),
-            problems=(
-                *node.problems,
-                *self.applied.problems_of(node.path),
-                *_inventory_problems(node, layout, inventory),
-            ),
+        move = Move(path=node.path, source=layout, destination=layout, route=route)
+        problems = (
+            *node.problems,
+            *self.applied.problems_of(node.path),
+            *_inventory_problems(node, layout, inventory),
         )
-        return planned, inventory
+        planned = _planned(node, move, passed.document, inventory, work, problems)
+        verbatim = node.documents[0].content.decode("utf-8", "surrogateescape")
+        return replace(planned, verbatim=verbatim, fill_is_null=True), inventory
 
     def _result(
         self, node: ArrayNode, source: Layout, recipe: ArrayRecipe, inventory: Inventory
@@ -353,13 +322,42 @@ class ArrayPlanner:
         return problems if trailing is None else [*problems, trailing]
 
 
+def _planned(
+    node: ArrayNode,
+    move: Move,
+    document: JSONObject,
+    inventory: Inventory,
+    work: Work,
+    problems: Sequence[Problem],
+) -> ArrayPlan:
+    return ArrayPlan(
+        move=move,
+        document=document,
+        fill_is_null=node.fill_is_null,
+        chunks=len(inventory.indexes),
+        bytes_in=work.bytes_in,
+        bytes_in_known=inventory.total_bytes is not None,
+        bytes_out=work.bytes_out,
+        bytes_out_known=work.bytes_out_known,
+        bounds=work.bounds,
+        times_read=work.times_read,
+        reads=work.reads,
+        objects_out=work.objects_out,
+        memory=work.memory,
+        between=work.between,
+        fingerprint=inventory.fingerprint,
+        source_digests=digests(node.documents),
+        problems=tuple(problems),
+    )
+
+
 def _document_key(node: ArrayNode) -> str | None:
     """The key of the array's own document, which refusals concern: the first of its documents."""
     return node.documents[0].key if node.documents else None
 
 
 def _number_as_text_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:
-    """A refusal if the values of missing chunks depend on what a fill value that is no text means."""
+    """A refusal if the values of missing chunks depend on what a fill value that is not text means."""
     missing = source.objects.total - len(inventory.indexes)
     if not missing:
         return []

@@ -39,7 +39,7 @@ def readings(arrays: Iterable[ArrayPlan]) -> Iterator[tuple[ArrayPlan, Reading]]
     """Each array of a plan with the readers that read its result, and those that do not."""
     head = IdentityCache(_layout_features)
     for array in arrays:
-        if array.source.opaque:  # not described, so nobody is known to read it or not to
+        if array.source.opaque:  # not described, so it is unknown who reads it
             yield array, Reading(able=(), unable={})
             continue
         attributes = attribute_features(array.document.get("attributes", {}))

@@ -94,6 +94,13 @@ class MoveCounts:
         self.bytes_in += bytes_in
         self.bytes_out += bytes_out
 
+    def copied(self, key: str, size: int | None) -> None:
+        """Count an object that was copied unchanged; None if it is missing."""
+        if size is None:
+            self.missing(key)
+        else:
+            self.add(size, size)
+
     def inner_chunk(self, bytes_in: int, bytes_out: int) -> None:
         """Count an inner chunk of a shard that was read and converted; the shard is counted separately."""
         self.add(bytes_in, bytes_out, chunks=0)

@@ -102,10 +102,7 @@ def _files(
             except (ZarrstackError, OSError, MemoryError) as error:
                 counts.failed(error, key)
                 continue
-            if size is None:
-                counts.missing(key)
-            else:
-                counts.add(size, size)
+            counts.copied(key, size)
 
 
 def _within_store(
@@ -120,12 +117,10 @@ def _within_store(
         part = pairs[start : start + AT_ONCE]
         results = copy(part, payload_check, versions[start : start + AT_ONCE])
         for (key, _), carried in zip(part, results, strict=True):
-            if isinstance(carried, int):
-                counts.add(carried, carried)
-            elif carried is not None:
-                counts.failed(carried, key)
+            if carried is None or isinstance(carried, int):
+                counts.copied(key, carried)
             else:
-                counts.missing(key)
+                counts.failed(carried, key)
 
 
 def _in_pieces(keys: Keys, source: Storage, writer: Writer, task: Task, counts: MoveCounts) -> None:
@@ -138,10 +133,7 @@ def _in_pieces(keys: Keys, source: Storage, writer: Writer, task: Task, counts: 
         except (ZarrstackError, MemoryError) as error:
             counts.failed(error, key)
             continue
-        if size is None:
-            counts.missing(key)
-        else:
-            counts.add(size, size)
+        counts.copied(key, size)
 
 
 class Unchecked:

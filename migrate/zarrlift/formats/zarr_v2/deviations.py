@@ -174,7 +174,7 @@ def _object_codec(document: Mapping[str, JSON], dtype: Dtype | None) -> JSON:
 
 
 def no_object(odd: Callable[[JSON, Dtype], bool]) -> Apply:
-    """A row for a fill value that is no text, of an array of text or bytes objects."""
+    """A row for a fill value that is not text, of an array of text or bytes objects."""
 
     def apply(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
         facts = OBJECT_CODECS.get(str(_object_codec(document, dtype)))
