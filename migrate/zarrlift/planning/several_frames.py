@@ -86,8 +86,8 @@ class _Found(NamedTuple):
 
 
 def _found(reader: ChunkReader, inventory: Inventory) -> Iterator[_Found]:
-    places = np.unique(np.linspace(0, len(inventory.indexes) - 1, _CHUNKS).astype(np.int64))
-    for place in places.tolist():
+    places = np.linspace(0, len(inventory.indexes) - 1, _CHUNKS).astype(np.int64)
+    for place in dict.fromkeys(places.tolist()):  # np.unique would load numpy.ma, which takes longer
         number = int(inventory.indexes[place])
         size = None if inventory.sizes is None else int(inventory.sizes[place])
         try:

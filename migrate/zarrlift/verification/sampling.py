@@ -163,7 +163,7 @@ def unlisted(grid: Grid, rng: random.Random, *, full: bool) -> Indexes:
     if full:
         return np.arange(grid.total, dtype=np.int64)
     places = [0, grid.total - 1, *(rng.randrange(grid.total) for _ in range(SAMPLED))]
-    return np.unique(places).astype(np.int64)
+    return np.array(sorted(set(places)), dtype=np.int64)
 
 
 def _an_edge(grid: Grid, present: npt.NDArray[Any], rng: random.Random) -> list[int]:
