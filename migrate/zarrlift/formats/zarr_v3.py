@@ -36,8 +36,8 @@ from .tree.documents import EntryProblems, wrong_version
 from .tree.reader import ArchiveReader
 from .v3_extensions import SHARDING, chain_of, check_known, index_of, inner_chunk_of, keys_of, transformers_of
 
-_NEEDED: Final = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs", "fill_value")
-_OPTIONAL: Final = ("attributes", "dimension_names", "storage_transformers")
+_NEEDED: Final = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value")
+_OPTIONAL: Final = ("attributes", "codecs", "dimension_names", "storage_transformers")
 _COMMON: Final = ("zarr_format", "node_type")
 
 
@@ -77,7 +77,7 @@ class V3ArrayDescriber:
         shape = reading.member("shape", lambda value: read_lengths(value, "shape"))
         data_type = reading.member("data_type", lambda value: DataType.from_json(value).known)
         keys = reading.member("chunk_key_encoding", keys_of)
-        chain = reading.member("codecs", chain_of)
+        chain = reading.attempt(lambda: chain_of(document.get("codecs", [])))
         outer = reading.member("chunk_grid", _grid)
         fill = chunks = names = None
         if data_type is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import warnings
 from pathlib import Path
@@ -108,7 +109,7 @@ INNER = SHARDING["configuration"]
         (array(chunk_grid={"name": "regular", "configuration": {"chunk_shape": [2]}}), "number of axes"),
         (array(chunk_grid={"name": "regular", "configuration": {"chunk_shape": [0, 3]}}), "length 0"),
         (array(codecs="gzip"), "codecs must be a list"),
-        (array(codecs=[]), "exactly one array-to-bytes codec"),
+        (array(codecs=[{"name": "bytes"}, {"name": "bytes"}]), "exactly one array-to-bytes codec"),
         (
             array(codecs=[{"name": "bytes"}, {"name": "gzip", "configuration": {"level": "high"}}]),
             "'level' is invalid",
@@ -222,7 +223,7 @@ def test_members_that_need_not_be_understood_are_told_and_kept_apart(tmp_path):
 
 
 def test_every_problem_of_an_array_comes_at_once(tmp_path):
-    document = array(without="shape", data_type="int128", comment="hello", codecs=[])
+    document = array(without="shape", data_type="int128", comment="hello", codecs="gzip")
     assert len(node(read(tmp_path, {"zarr.json": document})).problems) == 4
 
 
@@ -420,6 +421,7 @@ def test_structs_are_written_under_the_name_that_every_zarr_python_reads(
     assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
 
 
+REVERSED = {"name": "transpose", "configuration": {"order": [1, 0]}}
 ROUNDED = {"name": "bitround", "configuration": {"keepbits": 3}}
 
 
@@ -455,6 +457,29 @@ def test_bytes_of_variable_length_are_too() -> None:
     )
     assert found.layout is not None
     assert found.layout.data_type.name == "bytes"
+
+
+@pytest.mark.parametrize("codecs", [None, [], [REVERSED], [{"name": "gzip", "configuration": {"level": 1}}]])
+def test_numbers_without_an_array_to_bytes_codec_are_little_endian(codecs: Any, tmp_path: Path) -> None:
+    """As in the drafts until 2023, and in GDAL before 3.11."""
+    values = np.arange(1, 7, dtype="<u2").reshape(2, 3)
+    payload = values.tobytes("F" if codecs == [REVERSED] else "C")
+    document = v3_array((2, 3), (2, 3), "uint16", codecs=codecs)
+    if codecs is None:
+        del document["codecs"]
+    elif codecs and codecs != [REVERSED]:
+        payload = gzip.compress(payload)
+    write_one_chunk(tmp_path / "old", document, payload)
+    assert zarrlift.migrate(tmp_path / "old", tmp_path / "new").ok
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "new", mode="r")[...], values)
+    assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
+
+
+def test_text_without_an_array_to_bytes_codec_is_refused(tmp_path: Path) -> None:
+    found = V3ArrayDescriber().describe({**ARRAY, "data_type": "string", "codecs": [], "fill_value": ""})
+    assert found.layout is None
+    assert found.passed is None
+    assert any(problem.severity == "refusal" for problem in found.problems)
 
 
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (2, 4, 6)], ids=str)

@@ -26,6 +26,7 @@ from ..codec_table import ALIASES, ARRAY_FILTERS, ARRAY_TO_BYTES, NUMBERS, REGIS
 from .array_filters import Endian, endian_from_json, endian_to_json
 
 _LITTLE: Final = CodecSpec("bytes", {"endian": "little"})
+_BEFORE_BYTES: Final = ARRAY_FILTERS | {"transpose"}
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,13 @@ class Chain:
             replace(codec, name=ALIASES.get(codec.name, codec.name))
             for codec in map(CodecSpec.from_json, data)
         ]
-        for place, codec in enumerate(codecs):
-            if codec.name in NUMBERS:  # takes the place of `bytes`, and encodes native numbers
-                codecs.insert(place, _LITTLE)
-                break
-        middle = next((i for i, codec in enumerate(codecs) if codec.name in ARRAY_TO_BYTES), len(codecs))
+        if not any(codec.name in ARRAY_TO_BYTES for codec in codecs):
+            # A codec of numbers replaces `bytes` and encodes native ones. The drafts until 2023 had
+            # little-endian values by default (https://github.com/zarr-developers/zarr-specs/pull/249): GDAL
+            # before 3.11 wrote them without `codecs`, and zarrita.js 0.7 reads such chains.
+            first = (i for i, codec in enumerate(codecs) if codec.name not in _BEFORE_BYTES)
+            codecs.insert(next(first, len(codecs)), _LITTLE)
+        middle = next(i for i, codec in enumerate(codecs) if codec.name in ARRAY_TO_BYTES)
         filters = [codec for codec in codecs[:middle] if codec.name in ARRAY_FILTERS]
         head = [codec for codec in codecs[:middle] if codec.name not in ARRAY_FILTERS]
         if codecs[: len(head)] != head:

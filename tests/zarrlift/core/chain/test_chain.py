@@ -190,8 +190,6 @@ BAD = {
     "text": "bytes",
     "object": BYTES,
     "number": 3,
-    "nothing": [],
-    "no array-to-bytes codec": [TRANSPOSE, ZSTD],
     "two of them": [BYTES, BYTES],
     "transpose behind bytes": [BYTES, TRANSPOSE],
     "nameless": [{"configuration": {}}],
