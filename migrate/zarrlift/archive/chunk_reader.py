@@ -181,10 +181,13 @@ class ChunkReader:
             raise MissingObject
         yield from self.split(number, data)
 
-    def decoded(self, number: int, region: Region | None = None) -> Iterator[tuple[Region, Array | None]]:
+    def decoded(
+        self, number: int, region: Region | None = None, seen: Callable[[InnerChunk], None] | None = None
+    ) -> Iterator[tuple[Region, Array | None]]:
         """Yield the regions of an object's inner chunks within the array, with their values.
 
-        With `region`, only of those that overlap it. The values are None for a missing inner chunk.
+        With `region`, only of those that overlap it. The values are None for a missing inner chunk. `seen`
+        gets each valid one as it is stored.
         MissingObject, before anything is yielded; ChunkError, StorageError.
         """
         grid = self.layout.grid
@@ -200,6 +203,8 @@ class ChunkReader:
                 if (positioned := self.with_position(error, chunk.number)) is error:
                     raise
                 raise positioned from error
+            if seen is not None:
+                seen(chunk)
             missing.remove(chunk.number)
             place = grid.coordinates(chunk.number)
             yield grid.region(place), part_of(values, grid.valid(place))

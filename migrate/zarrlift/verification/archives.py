@@ -67,7 +67,7 @@ class VerificationReport(NotebookResult):
     problems: tuple[Problem, ...] = ()
     """Differences with node, key, the value found in the destination and the expected one.
 
-    A note says why the job could not record the result.
+    A note says why the job could not record the result; a warning names a chunk that some readers refuse.
     """
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class VerificationReport(NotebookResult):
         """This report if it is `ok`; otherwise VerificationError with the first differences of each node."""
         if self.ok:
             return self
-        differences = [problem for problem in self.problems if problem.severity != "note"]
+        differences = [problem for problem in self.problems if problem.severity == "refusal"]
         raise VerificationError(JoinedProblems.of(differences, before=f"{self.source} differs; "))
 
     @property
@@ -282,8 +282,8 @@ class _Comparison:
                     self.differ(path, "a copied file differs", found, "the source's", key=key)
 
     def keep(self, differences: Differences) -> None:
-        """Record a node's differences, if any."""
-        if differences.count:
+        """Record a node's differences and warnings, if any."""
+        if differences.listed:
             self.differences[differences.node] = differences
 
     @property
@@ -311,7 +311,7 @@ class _Comparison:
             bytes=self.bytes,
             share=self.compared / self.values if self.values else 1.0,
             listed=self.listings.lists,
-            differences=tuple((item.node, item.count) for item in ordered),
+            differences=tuple((item.node, item.count) for item in ordered if item.count),
             problems=tuple(problem for item in ordered for problem in item.listed),
         )
 

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
 from zarrstack.core.json_text import JSONObject
 
-from ..archive.chunk_reader import MissingObject
+from ..archive.chunk_reader import InnerChunk, MissingObject
 from ..archive.nodes import Layout
 from ..archive.shard_reader import chunk_reader
+from ..core.codecs.base import HeadAndTail
 from ..core.data_types.compare import Values, kind, matches_json_text, mismatch, part_of, region_text, shown
 from ..core.data_types.object_values import may_be_anything
 from ..core.grid.frames import Shards
 from ..core.grid.grid import Grid
 from ..core.grid.overlap import Region, intersection, relative, touched, within
-from ..core.problems import refusal
+from ..core.problems import refusal, warning
 from ..recipe.recipe import ValueOptions
 from ..storage.base import Storage
 from .documents import VARIABLE, fill_of
@@ -83,6 +84,8 @@ class ComparedArray:
     fill_is_null: bool
     stays_missing: bool = False
     """Whether an object that is missing in the source must be missing in the result, whatever it reads as."""
+    names_streams: bool = False
+    """Whether copied chunks of several zstd frames or gzip members are named, which tensorstore refuses."""
 
 
 class Expectation:
@@ -197,6 +200,7 @@ class ArrayValues:
         self._destination = destination
         self._inner_chunk = result.inner_chunk
         self._item = 16 if result.type_name in VARIABLE else max(result.dtype.itemsize, 1)
+        self._names_streams = array.names_streams and self.aligned
         self._asks_for_missing = array.stays_missing and self.aligned and (sampled or not self.listed)
         self._reader = chunk_reader(source, array.path, layout, allow_pickle=array.values.allow_pickle)
         self._fill = fill_of(layout.data_type, layout.fill_value)
@@ -348,9 +352,10 @@ class ArrayValues:
         pieces: list[_Piece] = []
         problems: list[Problem] = []
         objects = self.layout.objects
+        seen = (lambda chunk: problems.extend(self._streams(chunk))) if self._names_streams else None
         for number in within(region, objects).tolist():
             try:
-                for whole, values in self._reader.decoded(number, region):
+                for whole, values in self._reader.decoded(number, region, seen):
                     part = intersection(whole, region)
                     if values is not None:
                         pieces.append(_Piece(part=part, values=_cut(values, relative(part, whole))))
@@ -369,6 +374,24 @@ class ArrayValues:
                 error = error.at(node=self.path, key=self._reader.key(number))
                 problems.append(error.problem)
         return pieces, problems
+
+    def _streams(self, chunk: InnerChunk) -> Iterator[Problem]:
+        """A warning if a chunk has several streams, and an object of the result has the same bytes."""
+        payload, pipeline = chunk.payload, self._reader.pipeline
+        try:
+            certain = pipeline.check(HeadAndTail.of(payload))
+        except ChunkError:  # a block of N5 that is cut at the array's edge
+            certain = False
+        if (several := pipeline.several_streams(payload, thorough=not certain)) is None:
+            return
+        grid = self.layout.grid
+        key = self.result.key(first_coordinates(grid.region(grid.coordinates(chunk.number))))
+        if bytes(payload) in (self._destination.get(key, self._reader.bound) or b""):
+            name = self.layout.chain.codecs[several[0]].name
+            message = f"a chunk has several streams of {name}, which tensorstore refuses"
+            advice = "Migrate the array with --codecs, such as --codecs zstd:3, which encodes it again."
+            found = str(several[1])
+            yield warning("readers", message, node=self.path, key=key, found=found, advice=advice)
 
     def _difference(self, piece: _Piece, values: Values) -> Problem | None:
         expected = piece.values

@@ -44,7 +44,7 @@ MAX_LISTED: Final = 20
 
 @dataclass(slots=True)
 class Differences:
-    """The first differences of one node, and their total number."""
+    """The first differences of one node, with warnings, and the total number of differences."""
 
     node: str
     listed: list[Problem] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Differences:
     def add(self, problems: Iterable[Problem]) -> None:
         """Add problems."""
         for problem in problems:
-            self.count += 1
+            self.count += problem.severity != "warning"
             if len(self.listed) < MAX_LISTED:
                 self.listed.append(problem.at(node=self.node))
 
@@ -201,6 +201,7 @@ class ArrayComparison:
                 document=self.result.document,
                 values=self.recipe.values,
                 fill_is_null=self.node.fill_is_null or self.fill_is_open,
+                names_streams=full,
             )
             values = ArrayValues(array, self.source, self.destination, metadata=self.metadata)
             wanted, stored = self._wanted(values, listings, full=full)

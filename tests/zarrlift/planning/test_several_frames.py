@@ -127,6 +127,21 @@ def test_a_chunk_that_the_sample_missed_fails_its_task_with_the_way_out(tmp_path
     recipe = Recipe(base=ArrayRecipe(codecs="zstd:1"))
     assert zarrlift.migrate(source, tmp_path / "c.zarr", recipe=recipe, verify="full").ok
     assert read_by_both(tmp_path / "c.zarr/x") == [RAW * 8, RAW * 8]
+    assert not zarrlift.verify(tmp_path / "c.zarr", full=True).problems  # its bytes are others
+
+
+@pytest.mark.parametrize("name", ["zstd", "gzip"])
+def test_a_full_verification_names_the_chunks_with_several_streams(name: str, tmp_path: Path) -> None:
+    document = array(shape=[32 * 8], chunks=[32], compressor={"id": name, "level": 3})
+    kind = "frame" if name == "zstd" else "member"
+    one, two = SINGLE[f"one {kind}"][1], SEVERAL[f"two {kind}s"][1]
+    chunks = {f"x/{number}": two if number == 1 else one for number in range(8)}
+    tree(tmp_path, {".zgroup": {"zarr_format": 2}, "x/.zarray": document, **chunks})
+    assert zarrlift.migrate(tmp_path, in_place=True).ok
+    assert not zarrlift.verify(tmp_path).problems
+    report = zarrlift.verify(tmp_path, full=True)
+    assert (report.ok, report.differences) == (True, ())
+    assert [(each.severity, each.key) for each in report.problems] == [("warning", "x/1")]
 
 
 @pytest.mark.parametrize("bare", [{"name": "gzip"}, {"name": "gzip", "configuration": {}}, {"name": "zstd"}])

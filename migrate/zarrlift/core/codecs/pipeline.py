@@ -208,8 +208,7 @@ class Pipeline:
                 f"{self.chain.codecs[place].name}: the payload has several streams; some readers refuse it",
                 found=str(count),
                 expected="1, as in the chunks that were looked at for the plan",
-                advice="Migrate the array with --codecs, such as --codecs zstd:3, which encodes it again; or "
-                "with --codecs keep, which keeps its bytes.",
+                advice="Migrate the array with --codecs, such as --codecs zstd:3, which encodes it again.",
             )
         return data
 
