@@ -70,7 +70,6 @@ PUBLIC = {
         "open_array",
         "open_group",
         "create_array",
-        "create_group",
         *AUTHORS,
         *LAYERS,
     },

@@ -9,7 +9,6 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .arrays import create_array as create_array
-    from .arrays import create_group as create_group
     from .arrays import open as open  # noqa: A004
     from .arrays import open_array as open_array
     from .arrays import open_group as open_group
@@ -40,7 +39,6 @@ _HOMES = {
     "bounds": "base.byte_ranges",
     "cut": "base.byte_ranges",
     "create_array": "arrays",
-    "create_group": "arrays",
     "open": "arrays",
     "open_array": "arrays",
     "open_group": "arrays",

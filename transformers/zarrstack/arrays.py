@@ -1,7 +1,7 @@
 """Opening and creating arrays whose metadata names storage transformers, through zarr-python.
 
-The result is a zarr-python array or group, and a context manager. Its `store` is a `PerArray` layer; pass
-that to other libraries that read such arrays, such as xarray.
+The result is a zarr-python array or group. Its `store` has a `PerArray` layer; pass that to other libraries
+that read such arrays, such as xarray.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import zarr
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
-from zarr.storage import StoreLike, StorePath
+from zarr.storage import StoreLike
 
 from .base.array_documents import DOCUMENT, parse
+from .base.layer import Layer
 from .base.registry import check_registered
 from .base.stack import as_dict
 from .base.transformer import StorageTransformer
@@ -22,8 +23,6 @@ from .core.errors import UnsupportedError, UsageError
 from .core.json_text import JSON
 from .layers.cache.layer import Cache
 from .layers.per_array.layer import PerArray
-from .layers.per_array.opened import Block, OpenArray, OpenGroup
-from .layers.write_back.layer import DEFAULT_BYTES, WriteBack
 from .system.zarr_internals import make_store_path, sync
 
 AnyArray = TypeVar("AnyArray", bound=zarr.Array[Any])
@@ -38,20 +37,14 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     path: str = "",
     mode: Mode | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    memory_bytes: int | str | None = None,
     **options: Any,
-) -> OpenArray | OpenGroup:
+) -> zarr.Array[Any] | zarr.Group:
     """Open an array or group like `zarr.open`, applying its storage transformers.
 
-    `store` is a zarr store, a path, or a URL with its `storage_options`; `path` is that of the node in it.
-    `mode` is "r+" by default (an existing node, for reading and writing), "r" for a read-only store; "w" and
-    "a" may create a node, without transformers. Other arguments are passed on to `zarr.open`.
-
-    The result is also a context manager. In its block, changes wait in memory, so that each object is stored
-    once, as `WriteBack` says; at the end everything is stored, and the store is closed if it was given as a
-    path or URL. `memory_bytes`, a number or a text such as "64MB" (default: 256 MB), is the budget for these
-    changes. If it is given, they wait without a block too, until `flush()`, `flush_sync()` or `close()` of
-    the result's `store`.
+    `store` is a zarr store, a path, or a URL with its `storage_options`; `path` is that of the node in it. A
+    stack that has a `PerArray`, below a `WriteBack` for example, is used unchanged. `mode` is "r+" by default
+    (an existing node, for reading and writing), "r" for a read-only store; "w" and "a" may create a node,
+    without transformers. Other arguments are passed on to `zarr.open`.
 
     Raises
     ------
@@ -65,11 +58,9 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     --------
     >>> group = zarr.create_group("images.zarr")
     >>> zarrstack.open("images.zarr", mode="r").store
-    stack(LocalStore('file://images.zarr'), WriteBack(), PerArray())
+    stack(LocalStore('file://images.zarr'), PerArray())
     """
-    return _open(
-        store, path=path, mode=mode, storage_options=storage_options, memory_bytes=memory_bytes, **options
-    )
+    return _open(store, path=path, mode=mode, storage_options=storage_options, **options)
 
 
 def _open(
@@ -80,24 +71,17 @@ def _open(
     path: str = "",
     mode: Mode | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    memory_bytes: int | str | None = None,
     decoded: int | str | None = None,
     **options: Any,
-) -> OpenArray | OpenGroup:
+) -> zarr.Array[Any] | zarr.Group:
     create = mode in {"a", "w", "w-"}
-    block, path_in_it = _block(
-        store,
-        path,
-        create=create,
-        storage_options=storage_options,
-        memory_bytes=memory_bytes,
-        decoded=decoded,
-    )
-    layer = block.store
+    layer, path_in_it = _through_layers(store, path, create=create, storage_options=storage_options)
+    if decoded is not None:
+        layer = Cache(layer, memory_bytes=decoded)
     if mode is None:
         mode = "r" if layer.read_only else "r+"
+    node: zarr.Array[Any] | zarr.Group
     options |= {"store": layer, "path": path_in_it, "mode": mode}
-    node: Any
     try:
         try:
             node = (zarr.open if create else first)(**options)
@@ -111,7 +95,7 @@ def _open(
                 "an archive of the 2022 draft of Zarr v3", node=path, advice="Use zarrlift.open."
             ) from error
         raise
-    return OpenArray.of(node, block) if isinstance(node, zarr.Array) else OpenGroup.of(node, block)
+    return node
 
 
 def _is_draft(store: Store) -> bool:
@@ -121,7 +105,7 @@ def _is_draft(store: Store) -> bool:
     return document is not None and isinstance(document.get("zarr_format"), str)
 
 
-def open_array(store: StoreLike, *, decoded: int | str | None = None, **options: Any) -> OpenArray:
+def open_array(store: StoreLike, *, decoded: int | str | None = None, **options: Any) -> zarr.Array[Any]:
     """Open an array like `open`, with its `options`.
 
     `decoded`, a number of bytes or a text such as "1GB", is the budget of a `Cache` that keeps decoded chunks
@@ -146,7 +130,7 @@ def open_array(store: StoreLike, *, decoded: int | str | None = None, **options:
         return array_of(_open(store, zarr.open_array, decoded=decoded, **options))
 
 
-def open_group(store: StoreLike, **options: Any) -> OpenGroup:
+def open_group(store: StoreLike, **options: Any) -> zarr.Group:
     """Open a group like `open`, with its `options`.
 
     Raises
@@ -183,15 +167,14 @@ def create_array(
     name: str | None = None,
     storage_transformers: Iterable[StorageTransformer | JSON] = (),
     storage_options: Mapping[str, Any] | None = None,
-    memory_bytes: int | str | None = None,
     **options: Any,
-) -> OpenArray:
+) -> zarr.Array[Any]:
     """Create an array like `zarr.create_array`, stored through these layers.
 
     `store` is a zarr store, a path, or a URL with its `storage_options`; `name` is the path of the array in
     it. `storage_transformers` are given from the array down to the store, as layers without a store or as
-    their JSON, and are recorded in the array's `zarr.json`. `memory_bytes` is as in `open`, and so is the
-    result. Other arguments, such as `shape`, `chunks` and `dtype`, are passed on to `zarr.create_array`.
+    their JSON, and are recorded in the array's `zarr.json`. Other arguments, such as `shape`, `chunks` and
+    `dtype`, are passed on to `zarr.create_array`.
 
     Raises
     ------
@@ -225,14 +208,11 @@ def create_array(
             found="must_understand: false",
             expected="layers that readers must understand, the default",
         )
-    block, path = _block(
-        store, name or "", create=True, storage_options=storage_options, memory_bytes=memory_bytes
-    )
-    per_array = block.store.below
-    assert isinstance(per_array, PerArray)
+    layer, path = _through_layers(store, name or "", create=True, storage_options=storage_options)
+    per_array = layer.inner(PerArray)
+    assert per_array is not None
     with per_array.declared(path, entries):
-        array = zarr.create_array(block.store, name=path or None, zarr_format=3, **options)
-    return OpenArray.of(array, block)
+        return zarr.create_array(layer, name=path or None, zarr_format=3, **options)
 
 
 def _entry(layer: StorageTransformer | JSON) -> JSON:
@@ -242,58 +222,12 @@ def _entry(layer: StorageTransformer | JSON) -> JSON:
     return layer.to_json()
 
 
-def create_group(
-    store: StoreLike,
-    *,
-    path: str = "",
-    storage_options: Mapping[str, Any] | None = None,
-    memory_bytes: int | str | None = None,
-    **options: Any,
-) -> OpenGroup:
-    """Create a group of Zarr v3 like `zarr.create_group`, whose arrays may name storage transformers.
-
-    `store` is a zarr store, a path, or a URL with its `storage_options`; `path` is that of the group in it.
-    `memory_bytes` is as in `open`, and so is the result, whose `store` is what `create_array` takes. Other
-    arguments, such as `attributes` and `overwrite`, are passed on to `zarr.create_group`.
-
-    Raises
-    ------
-    UsageError
-        For an invalid `memory_bytes`. What is there already is zarr's error.
-
-    Examples
-    --------
-    >>> group = zarrstack.create_group("images.zarr", attributes={"made": "today"})
-    >>> array = zarrstack.create_array(group.store, name="a", shape=(4,), dtype="i4")
-    >>> sorted(zarrstack.open("images.zarr").keys())
-    ['a']
-    """
-    block, path = _block(store, path, create=True, storage_options=storage_options, memory_bytes=memory_bytes)
-    return OpenGroup.of(zarr.create_group(block.store, path=path, zarr_format=3, **options), block)
-
-
-def _block(
-    target: StoreLike,
-    path: str,
-    *,
-    create: bool,
-    storage_options: Mapping[str, Any] | None,
-    memory_bytes: int | str | None,
-    decoded: int | str | None = None,
-) -> tuple[Block, str]:
-    """`PerArray` over a store, below a `WriteBack` for `with` statements; and the path of the node in it.
-
-    With `memory_bytes`, changes wait from now on; with `decoded`, a cache of this size is between the two.
-    """
+def _through_layers(
+    target: StoreLike, path: str, *, create: bool, storage_options: Mapping[str, Any] | None
+) -> tuple[Layer, str]:
+    """`PerArray` over a store, or a stack that has one; and the path of the node in it."""
     mode: Mode | None = "a" if create else None
     place = sync(make_store_path(target, path=path, mode=mode, storage_options=as_dict(storage_options)))
-    store = place.store
-    top = store if isinstance(store, WriteBack) and isinstance(store.below, PerArray) else None
-    if top is None or memory_bytes is not None or decoded is not None:
-        below = top.below if top is not None else store if isinstance(store, PerArray) else PerArray(store)
-        if decoded is not None:
-            below = Cache(below, memory_bytes=decoded)
-        top = WriteBack(below, memory_bytes=DEFAULT_BYTES if memory_bytes is None else memory_bytes)
-        if memory_bytes is None:
-            top.in_blocks()
-    return Block(top, not isinstance(target, Store | StorePath)), place.path
+    store: Any = place.store
+    has_one = isinstance(store, Layer) and store.inner(PerArray) is not None
+    return store if has_one else PerArray(store), place.path

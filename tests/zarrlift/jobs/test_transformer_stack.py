@@ -108,7 +108,7 @@ def test_in_place_there_are_no_two_sides(source: Path) -> None:
         zarrlift.migrate(source, in_place=True, source_through="retry")
 
 
-@pytest.mark.parametrize("text", ["readonly", "retry,readonly", "readonly,retry", "cache:offline=true"])
+@pytest.mark.parametrize("text", ["readonly", "retry,readonly", "readonly,retry"])
 @pytest.mark.parametrize("command", ["migrate -n", "migrate"])
 def test_a_layer_that_refuses_writes_is_told_before_anything_is_done(
     text: str, command: str, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -105,7 +105,7 @@ def test_chunks_go_through_the_layers_that_the_metadata_names(store, layer):
     name = "sharding" if layer is ENTRY else "zarrstack.sharding"
     assert field(store) == [{**ENTRY, "name": name}, {"name": "mask"}]
     assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
-    assert array.store.below.below is store
+    assert array.store == PerArray(store)
 
 
 WAYS = {
@@ -415,19 +415,6 @@ def test_layers_of_a_new_array_must_be_understood(store):
 def test_an_array_of_zarr_v2_cannot_name_layers(store):
     with pytest.raises(UsageError, match="only metadata of Zarr v3"):
         zarrstack.create_array(store, name="a", shape=(4,), dtype="i4", zarr_format=2)
-
-
-def test_a_group_is_created_for_arrays_with_layers(tmp_path):
-    with zarrstack.create_group(tmp_path / "g.zarr", attributes={"made": "today"}) as group:
-        layers = [Sharding(chunks_per_shard=[2])]
-        array = zarrstack.create_array(
-            group.store, name="a", shape=(4,), chunks=(1,), dtype="i4", storage_transformers=layers
-        )
-        array[...] = 7
-    again = zarrstack.open_group(tmp_path / "g.zarr")
-    assert (again.attrs["made"], list(again["a"][...])) == ("today", [7] * 4)
-    with pytest.raises(zarr.errors.ContainsGroupError):
-        zarrstack.create_group(tmp_path / "g.zarr")
 
 
 def test_an_array_is_not_created_through_what_cannot_be_used(store):

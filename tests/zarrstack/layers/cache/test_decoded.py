@@ -20,7 +20,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 import zarrstack
-from zarrstack import Cache, Log, Retry, Sharding, stack
+from zarrstack import Cache, Log, PerArray, Retry, Sharding, WriteBack, stack
 from zarrstack.core.errors import UsageError
 from zarrstack.decoded import DecodedChunks
 
@@ -218,10 +218,10 @@ def test_a_shard_that_is_read_whole_takes_one_request(decodes):
 @pytest.mark.parametrize("layers", [(), (Sharding(chunks_per_shard=[2, 2]),)], ids=["plain", "sharding"])
 def test_open_array_keeps_decoded_chunks(layers, decodes, tmp_path):
     place = tmp_path / "a.zarr"
-    with zarrstack.create_array(
+    array = zarrstack.create_array(
         place, storage_transformers=layers, shape=(8, 6), chunks=(4, 3), dtype="i4"
-    ) as array:
-        array[...] = DATA
+    )
+    array[...] = DATA
     array = zarrstack.open_array(place, decoded="1MB")
     np.testing.assert_array_equal(array[...], DATA)
     count = len(decodes)
@@ -229,7 +229,8 @@ def test_open_array_keeps_decoded_chunks(layers, decodes, tmp_path):
     assert len(decodes) == count == 4
     array[0, 0] = 99
     assert array[0, 0] == 99
-    with array:
+    with stack(place, WriteBack(), PerArray()) as store:
+        array = zarrstack.open_array(store, decoded="1MB")
         array[0, 1] = 98
         assert array[0, 1] == 98
     assert zarrstack.open_array(place, mode="r")[0, :2].tolist() == [99, 98]

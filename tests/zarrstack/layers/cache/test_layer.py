@@ -23,7 +23,7 @@ from zarrstack.base.descend import serves_sync
 from zarrstack.base.locations import without_secrets
 from zarrstack.base.stack import layers_from_json, parse_stack, stack
 from zarrstack.base.sync_calls import complete
-from zarrstack.core.errors import StorageError, UsageError
+from zarrstack.core.errors import UsageError
 from zarrstack.layers.cache.layer import Cache
 from zarrstack.testing import LayerTests, Place
 
@@ -318,40 +318,6 @@ async def test_a_clock_that_was_put_back_does_not_keep_values_for_ever() -> None
     await below.set("a/0", buffer(b"new"))
     clock.seconds -= 5000
     assert await read(store, "a/0") == b"new"
-
-
-async def test_offline_serves_what_is_there_at_any_age_and_nothing_else(tmp_path) -> None:
-    clock, below = Hours(), filled(a_0=b"0", a_zarr=b"{}")
-    online = Cache(below, ttl=60, clock=clock, disk=tmp_path, source="x")
-    await read(online, "a/0")
-    await read(online, "a/1")
-    online.close()
-    clock.seconds += 5000
-    below.fails = OSError("unplugged")
-    store = Cache(below, ttl=60, clock=clock, disk=tmp_path, source="x", offline=True)
-    assert await read(store, "a/0") == b"0"
-    assert await store.exists("a/0")
-    assert await store.getsize("a/0") == 1
-    assert await read(store, "a/1") is None
-    # Not None: that would be taken for a missing chunk, which reads as fill values.
-    with pytest.raises(StorageError, match=r"key 'a/zarr'.*offline.*not in the cache"):
-        await read(store, "a/zarr")
-    with pytest.raises(StorageError, match="listing"):
-        [key async for key in store.list_dir("a")]
-    assert store.read_only
-    with pytest.raises(ValueError, match="read-only"):
-        await store.set("a/0", buffer(b"1"))
-
-
-def test_an_array_can_be_read_offline_when_its_disk_is_gone(tmp_path) -> None:
-    array = zarr.create_array(LocalStore(tmp_path / "a"), shape=(9,), chunks=(3,), dtype="i4", fill_value=5)
-    array[:6] = np.arange(6)
-    online = Cache(LocalStore(tmp_path / "a"), disk=tmp_path / "tier")
-    first = zarr.open_array(online, mode="r", zarr_format=3)[:]
-    online.close()
-    (tmp_path / "a").rename(tmp_path / "elsewhere")
-    store = Cache(LocalStore(tmp_path / "a", read_only=True), disk=tmp_path / "tier", offline=True)
-    assert (zarr.open_array(store, mode="r", zarr_format=3)[:] == first).all()
 
 
 # -- budget ---------------------------------------------------------------------------------------

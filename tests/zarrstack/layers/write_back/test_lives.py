@@ -33,7 +33,7 @@ class Apart(WrapperStore[LocalStore]):
 
 
 class Lives(RuleBasedStateMachine):
-    """Two stacks whose changes wait and one whose changes do not, over one folder."""
+    """Three stacks over one folder, whose changes wait; one is below another write-back."""
 
     def __init__(self, folder, *, on_disk):
         super().__init__()
@@ -51,7 +51,7 @@ class Lives(RuleBasedStateMachine):
                 WriteBack(memory_bytes=budget),
                 Sharding(**SHARDS),
             ),
-            stack(self.bottom(), WriteBack().in_blocks(), Sharding(**SHARDS)),
+            stack(self.bottom(), WriteBack(), WriteBack(memory_bytes=budget), Sharding(**SHARDS)),
         ]
         self.apart = Sharding(Apart(self.bottom()), **SHARDS)
         self.model = {}
@@ -111,7 +111,7 @@ class Lives(RuleBasedStateMachine):
             asyncio.run(store.flush())
         elif how == "pickle":
             arrived = pickle.dumps(store)
-            if self.on_disk and number != 2:  # that one arrives without write-back
+            if self.on_disk:
                 self.stacks[number] = pickle.loads(arrived)
         else:
             getattr(store, how)()

@@ -1,4 +1,4 @@
-"""Chunks that wait in memory for their shard: each shard is stored once, also through zarrstack.open."""
+"""Chunks that wait in memory for their shard: each is stored once, also of arrays that name their layers."""
 
 from __future__ import annotations
 
@@ -136,77 +136,67 @@ def test_the_set_that_makes_a_shard_whole_raises_its_error(below):
     assert below.sets == ["a/c/0"]
 
 
-# -- zarrstack.open --------------------------------------------------------------------------------
+# -- arrays whose metadata names their layers ---------------------------------------------------------
 
 
-def test_a_read_only_copy_of_a_store_in_a_block_sees_what_waits(below):
-    zarrstack.create_array(below, name="b", **ARRAY, storage_transformers=[ENTRY])
-    with zarrstack.open_array(below, path="b") as array:
-        array[1] = 7
-        assert array.store.figures().waiting == 1
-        assert zarr.open_array(array.store.with_read_only(True), path="b", mode="r")[1] == 7
-
-
-def test_an_array_is_the_same_by_its_path_and_by_that_of_its_group(tmp_path):
-    zarrstack.create_array(tmp_path / "x", name="g/a", **ARRAY, storage_transformers=[ENTRY])
-    with zarrstack.open_array(tmp_path / "x" / "g" / "a") as one:
-        one[1] = 5
-        assert one.store.figures().waiting == 1
-        assert zarrstack.open_array(tmp_path / "x", path="g/a")[1] == 5
+def waits(below, **options):
+    """A stack in which changes to arrays with layers of their own wait."""
+    return stack(below, WriteBack(**options), PerArray())
 
 
 @pytest.mark.parametrize("entries", [[ENTRY], []], ids=["sharding", "no layers"])
-def test_chunks_wait_inside_a_block_and_not_outside_of_it(below, objects, entries):
+def test_chunks_wait_above_the_layers_of_an_array(below, objects, entries):
     array = zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=entries)
     array[0] = 1
     assert "a/c/0" in objects
     below.changes.clear()
-    with array:
-        array[1] = 2
-        array[4] = 3
-        assert below.sets == []
-        assert array[:6].tolist() == [1, 2, 0, 0, 3, 0]
+    store = waits(below)
+    array = zarrstack.open_array(store, path="a")
+    assert array.store is store
+    array[1] = 2
+    array[4] = 3
+    assert below.sets == []
+    assert array[:6].tolist() == [1, 2, 0, 0, 3, 0]
+    assert zarr.open_array(store.with_read_only(True), path="a", mode="r")[1] == 2
+    store.close()
     assert below.sets == (["a/c/0", "a/c/1"] if entries else ["a/c/1", "a/c/4"])
-    below.changes.clear()
-    array[5] = 4
-    assert below.sets == (["a/c/1"] if entries else ["a/c/5"])
-    assert array[:6].tolist() == [1, 2, 0, 0, 3, 4]
+    assert zarrstack.open_array(below, path="a")[:6].tolist() == [1, 2, 0, 0, 3, 0]
 
 
-def test_the_arrays_of_a_group_share_the_budget_of_its_block(below):
+def test_an_array_is_the_same_by_its_path_and_by_that_of_its_group(tmp_path):
+    zarrstack.create_array(tmp_path / "x", name="g/a", **ARRAY, storage_transformers=[ENTRY])
+    one, other = waits(tmp_path / "x" / "g" / "a"), waits(tmp_path / "x")
+    zarrstack.open_array(one)[1] = 5
+    assert one.figures().waiting == 1
+    assert zarrstack.open_array(other, path="g/a")[1] == 5
+
+
+def test_the_arrays_of_a_group_share_the_budget(below):
     for name in ("a", "b"):
         zarrstack.create_array(below, name=name, **ARRAY, storage_transformers=[ENTRY])
-    with zarrstack.open_group(below, memory_bytes="1MB") as group:
-        below.changes.clear()
-        for name in ("a", "b"):
-            group[name][1] = 7
-        group["a"].attrs["unit"] = "m"
-        assert group.store.figures().waiting == 3
-        assert group.store.figures().memory_bytes == 1_000_000
-        assert below.sets == []
-        assert [group[name][1] for name in ("a", "b")] == [7, 7]
+    store = waits(below, memory_bytes="1MB")
+    group = zarrstack.open_group(store)
+    below.changes.clear()
+    for name in ("a", "b"):
+        group[name][1] = 7
+    group["a"].attrs["unit"] = "m"
+    assert store.figures().waiting == 3
+    assert store.figures().memory_bytes == 1_000_000
+    assert below.sets == []
+    assert [group[name][1] for name in ("a", "b")] == [7, 7]
+    store.close()
     assert sorted(below.sets[:2]) == ["a/c/0", "b/c/0"]
     assert below.sets[2:] == ["a/zarr.json"]
     assert zarrstack.open_array(below, path="a").attrs["unit"] == "m"
 
 
-@pytest.mark.parametrize(("options", "waits"), [({}, False), ({"memory_bytes": "1MB"}, True)])
-def test_chunks_wait_without_a_block_only_if_a_budget_is_given(below, options, waits):
-    zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=[ENTRY])
-    array = zarrstack.open_array(below, path="a", **options)
-    below.changes.clear()
-    array[1] = 1
-    assert (below.sets == []) is waits
-    array.store.flush_sync()
-    assert below.sets == ["a/c/0"]
-
-
 def test_a_failed_flush_ends_the_block_with_its_error_and_keeps_the_chunks(below):
     zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=[ENTRY])
-    array = zarrstack.open_array(below, path="a")
+    store = waits(below)
+    array = zarrstack.open_array(store, path="a")
 
     def write():
-        with array:
+        with store:
             array[1] = 1
             below.fails = "a/"
 
@@ -214,38 +204,35 @@ def test_a_failed_flush_ends_the_block_with_its_error_and_keeps_the_chunks(below
         write()
     below.fails = None
     assert array[1] == 1
-    array.store.flush_sync()
+    store.flush_sync()
     assert zarrstack.open_array(below, path="a")[1] == 1
 
 
-@pytest.mark.parametrize("options", [{}, {"memory_bytes": "1MB"}])
-def test_a_pickled_array_is_stored_first(tmp_path, options):
-    zarrstack.create_array(tmp_path / "x", name="a", **ARRAY, storage_transformers=[ENTRY])
-    with zarrstack.open_array(tmp_path / "x", path="a", **options) as array:
-        array[1] = 1
-        there = pickle.loads(pickle.dumps(array))
-        assert array.store.figures().waiting == 0
-        assert there[1] == 1
-        assert isinstance(there.store if not options else there.store.below, PerArray)
-        assert there.store.buffers is bool(options)
+def test_a_pickled_array_is_stored_first(tmp_path):
+    store = waits(tmp_path / "x")
+    array = zarrstack.create_array(store, name="a", **ARRAY, storage_transformers=[ENTRY])
+    array[1] = 1
+    there = pickle.loads(pickle.dumps(array))
+    assert store.figures().waiting == 0
+    assert there[1] == 1
+    assert there.store == store
 
 
 def test_an_array_that_replaces_another_has_none_of_its_waiting_chunks(below):
     zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=[ENTRY])
-    with zarrstack.open_group(below) as group:
-        group["a"][1] = 1
-        new = zarrstack.create_array(
-            group.store, name="a", **ARRAY, storage_transformers=[ENTRY], overwrite=True
-        )
+    with waits(below) as store:
+        zarrstack.open_group(store)["a"][1] = 1
+        new = zarrstack.create_array(store, name="a", **ARRAY, storage_transformers=[ENTRY], overwrite=True)
         assert new[1] == 0
     assert zarrstack.open_array(below, path="a")[1] == 0
 
 
-def test_a_change_that_a_layer_of_the_array_refuses_is_an_error_inside_the_block(below):
+def test_a_change_that_a_layer_of_the_array_refuses_is_an_error_when_it_is_made(below):
     zarrstack.create_array(below, name="a", **ARRAY, storage_transformers=[ENTRY])
-    with zarrstack.open_array(below, path="a") as array:
-        document = got(array.store, "a/zarr.json").replace(b'"separator": "/"', b'"separator": "."')
+    with waits(below) as store:
+        array = zarrstack.open_array(store, path="a")
+        document = got(store, "a/zarr.json").replace(b'"separator": "/"', b'"separator": "."')
         with pytest.raises(UsageError, match="cannot follow this change"):
-            put(array.store, "a/zarr.json", document)
+            put(store, "a/zarr.json", document)
         array[0] = 5
     assert zarrstack.open_array(below, path="a")[0] == 5

@@ -20,7 +20,6 @@ import contextlib
 import errno
 import os
 import shutil
-import stat
 import struct
 import threading
 import uuid
@@ -92,26 +91,9 @@ def check_folder(root: str) -> None:
         )
 
 
-class NotRegularError(OSError):
-    """A pipe, a socket, a device or a directory is in the place of a file."""
-
-
-def open_regular(path: str, flags: int = os.O_RDONLY, at: int | None = None) -> tuple[int, os.stat_result]:
-    """Descriptor and status of a regular file, opened without waiting; NotRegularError for anything else.
-
-    A relative path is one in the folder with the descriptor `at`.
-    """
-    try:
-        fd = os.open(path, flags | _WITHOUT_WAITING, 0o666, dir_fd=at)
-    except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket, or a pipe without a reader
-            raise NotRegularError(errno.EINVAL, "not a regular file", path) from error
-        raise
-    status = os.fstat(fd)
-    if stat.S_ISREG(status.st_mode):
-        return fd, status
-    os.close(fd)
-    raise NotRegularError(errno.EINVAL, "not a regular file", path)
+def open_file(path: str, flags: int = os.O_RDONLY, at: int | None = None) -> int:
+    """Descriptor of a file, opened without waiting; a relative path is one in the folder `at`."""
+    return os.open(path, flags | _WITHOUT_WAITING, 0o666, dir_fd=at)
 
 
 def create_new(path: str, at: int | None = None) -> int:
@@ -128,7 +110,7 @@ class FileLock:
     """A lock between threads and, by flock, between processes."""
 
     def __init__(self, path: str) -> None:
-        self._fd, _ = open_regular(path, os.O_RDWR | os.O_CREAT)
+        self._fd = open_file(path, os.O_RDWR | os.O_CREAT)
         self._threads = threading.Lock()
 
     def acquire(self, *, wait: bool = True) -> bool:
@@ -207,7 +189,8 @@ class Control:
 
     def __init__(self, root: str) -> None:
         self._path = os.path.join(root, CONTROL)
-        self.fd, self._status = open_regular(self._path, os.O_RDWR)
+        self.fd = open_file(self._path, os.O_RDWR)
+        self._status = os.fstat(self.fd)
         self.size = self._status.st_size
         # Closed with the last reference: the descriptor may be reused. Not at exit, when a tier still marks
         # its folder as clean.
@@ -292,7 +275,7 @@ def _opened(root: str) -> Control | None:
     """The control file, shared with all processes; None if it is missing or invalid."""
     try:
         return Control(root)
-    except (FileNotFoundError, NotRegularError, ChangedError):
+    except (FileNotFoundError, ChangedError):
         return None
 
 

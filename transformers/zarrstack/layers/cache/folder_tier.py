@@ -23,10 +23,9 @@ from .folder_control import (
     OBJECTS,
     TOTAL,
     FileLock,
-    NotRegularError,
     check_folder,
     create_new,
-    open_regular,
+    open_file,
     prepare,
 )
 from .record import BLOCK, CachedValue, DamagedRecordError, Part, digest_of, read_record, record_head, span_of
@@ -98,14 +97,11 @@ class LocalTier:
         digest = digest_of(self._source, key, record)
         name = f"{self._source}/{digest.hex()}"
         try:
-            fd, status = open_regular(name, at=self._at)
-        except NotRegularError:
-            self.damaged += 1
-            self._remove(name)
-            return None
+            fd = open_file(name, at=self._at)
         except OSError:
             return None
         try:
+            status = os.fstat(fd)
             size = status.st_size
             if inline and _length(part, size) > INLINE:
                 raise WouldTakeLongError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from zarr.abc.buffer import Buffer, BufferPrototype
@@ -21,17 +21,16 @@ from ...base.byte_ranges import immutable
 from ...base.option_checks import either, invalid_option, size
 from ...base.sync_calls import Synchronous, blocking_copy, complete
 from ...base.transformer import StorageTransformer
-from ...core.errors import StorageError, UsageError
-from .access import Work, change, keep, look
+from ...core.errors import UsageError
 from .folder_control import MIN_BUDGET, check_folder
 from .record import ODD, CachedValue, Part, part_of
 from .single_flight import PendingFetch
 from .source_identity import source_digest, source_of
-from .state import MISS, SHARED, CacheState, CacheStatistics
+from .state import MISS, SHARED, CacheState, CacheStatistics, Work
 from .versions import is_stable
 
 
-class Cache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"]):
+class Cache(StorageTransformer):
     """Caches values in memory and, optionally, in a second, larger tier on disk.
 
     If the disk is full or fails, `figures().failure` and the logger `zarrstack.cache` report it, and reads
@@ -52,8 +51,6 @@ class Cache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"])
         Seconds after which a value is fetched again; None: never.
     negative
         Whether missing keys are cached too.
-    offline
-        Never access the store below: cached values are served at any age, any other read is an error.
     keep_writes
         Whether written values are cached as well.
     when_full
@@ -94,7 +91,6 @@ class Cache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"])
         disk_bytes: int | str = 10 * 1024**3,
         ttl: float | None = None,
         negative: bool = True,
-        offline: bool = False,
         keep_writes: bool = True,
         when_full: Literal["evict", "keep"] = "evict",
         source: str | None = None,
@@ -119,7 +115,6 @@ class Cache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"])
             disk_bytes=disk_bytes,
             keeps=when_full == "keep",
             ttl=ttl,
-            offline=offline,
             clock=clock,
         )
 
@@ -171,7 +166,6 @@ class Cache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"])
             await self._open_tier(blocking=blocking)
         place = state.versions.place(key)
         if place is None or part is ODD:
-            self._online(key)
             return await self._store.get(key, prototype, byte_range)
         while True:
             # What was valid when the read began may be returned when it ends.
@@ -187,17 +181,15 @@ class Cache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"])
         try:
             cached = state.in_memory(key, part)  # another reader may have cached it
             if cached is None:
-                cached = await look(state, key, part, place, stamp, blocking=blocking)
+                cached = await state.look(key, part, place, stamp, blocking=blocking)
             if cached is None:
-                if state.offline:
-                    self._online(key)
                 started = state.clock()
                 value = await self._store.get(key, prototype, byte_range)
                 data = None if value is None else immutable(value)
                 cached = CachedValue(data, started, stamp)
                 state.count(MISS, cached.size)
                 if self._is_kept(part, cached):
-                    await keep(state, key, part, cached, place, blocking=blocking)
+                    await state.keep(key, part, cached, place, blocking=blocking)
         except BaseException as error:
             state.flights.land(flight, None, error)
             raise
@@ -276,7 +268,7 @@ class Cache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"])
         blocking = blocking or self._blocks
         if not self._state.ready:
             await self._open_tier(blocking=blocking)
-        await change(self._state, path, work, value, blocking=blocking)
+        await self._state.change(path, work, value, blocking=blocking)
 
     # -- what is open, and questions ---------------------------------------------------------------
 
@@ -296,33 +288,6 @@ class Cache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"])
         self._state.close()
         super().close()
 
-    # Offline, the store below is not opened, because it may no longer exist.
-
-    async def _open(self) -> None:
-        if not self._state.offline:
-            await super()._open()
-
-    async def _ensure_open(self) -> None:
-        if not self._state.offline:
-            await super()._ensure_open()
-
-    @property  # type: ignore[misc]  # WrapperStore's setter only raises
-    def _is_open(self) -> bool:  # type: ignore[override]
-        return self._state.offline or self._store._is_open  # noqa: SLF001
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the store below is read-only; always true offline."""
-        return self._state.offline or self._store.read_only
-
-    def _online(self, key: str, what: str = "is not in the cache") -> None:
-        if self._state.offline:
-            raise StorageError(
-                f"layer 'cache' is offline, and this {what}",
-                key=key,
-                advice="Read it once with offline=False.",
-            )
-
     async def _from_tiers(self, key: str) -> CachedValue | None:
         """Return the whole value if a tier holds it."""
         state = self._state
@@ -331,43 +296,25 @@ class Cache(StorageTransformer, overrides=["_open", "_ensure_open", "_is_open"])
         cached, place = state.in_memory(key, None), state.versions.place(key)
         if cached is not None or place is None:
             return cached
-        return await look(state, key, None, place, place.stamp(), blocking=False)
+        return await state.look(key, None, place, place.stamp(), blocking=False)
 
     async def exists(self, key: str) -> bool:
         cached = await self._from_tiers(key)
         if cached is None:
-            self._online(key)
             return await self._store.exists(key)
         return cached.data is not None
 
     async def getsize(self, key: str) -> int:
         cached = await self._from_tiers(key)
         if cached is None:
-            self._online(key)
             return await self._store.getsize(key)
         if cached.data is None:
             raise FileNotFoundError(key)
         return len(cached.data)
 
     async def getsize_prefix(self, prefix: str) -> int:
-        self._online(prefix, _LISTS)
         # Without the slash, zarr 3.1.6 counts `a/c/10` as below `a/c/1`.
         return await self._store.getsize_prefix(prefix.rstrip("/") + "/" if prefix else "")
-
-    async def is_empty(self, prefix: str) -> bool:
-        self._online(prefix, _LISTS)
-        return await self._store.is_empty(prefix)
-
-    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        self._online(prefix, _LISTS)
-        return self._store.list_prefix(prefix)
-
-    def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        self._online(prefix, _LISTS)
-        return self._store.list_dir(prefix)
-
-
-_LISTS = "asks for a listing"
 
 
 def _is_duration(value: Any) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from ...system.fork_safety import reset_after_fork
-from .folder_tier import LocalTier
+from .folder_tier import LocalTier, WouldTakeLongError
 from .memory_tier import MemoryTier
 from .record import CachedValue, Part, slice_value
 from .single_flight import PendingFetches
@@ -20,6 +22,7 @@ logger = logging.getLogger("zarrstack.cache")
 PAUSE: Final = 60.0
 """Seconds, by the cache's clock, without writes to a disk tier that failed: a full disk may be cleared."""
 MEMORY, DISK, SHARED, MISS, SERVED, FETCHED = range(6)
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,10 @@ class CacheStatistics:
 
 
 class CacheState:
-    """Tiers, versions, flights and counts; methods are thread-safe."""
+    """Tiers, versions, flights and counts; methods are thread-safe.
+
+    With `blocking` a coroutine never suspends, so that `complete` runs it without an event loop.
+    """
 
     def __init__(
         self,
@@ -74,7 +80,6 @@ class CacheState:
         disk_bytes: int,
         keeps: bool,
         ttl: float | None,
-        offline: bool,
         clock: Callable[[], float],
     ) -> None:
         self.folder, self.disk_bytes = folder, disk_bytes
@@ -82,7 +87,6 @@ class CacheState:
         """Whether a full tier keeps what it holds, and refuses more."""
         self.memory = MemoryTier(memory_bytes, keeps=keeps)
         self.ttl = ttl
-        self.offline = offline
         self.clock = clock
         self._counts = [0] * 6
         self.tier: LocalTier | None = None
@@ -195,7 +199,7 @@ class CacheState:
         cached = tier.read(key, record, part, inline=inline)
         if cached is None or self._is_fresh(cached, stamp):
             return cached
-        if self.keeps and not self.offline and not self.is_valid(cached, place):
+        if self.keeps and not self.is_valid(cached, place):
             tier.remove(key, record)  # otherwise it would occupy a full folder for ever
         return None
 
@@ -225,6 +229,61 @@ class CacheState:
         self.failure = text
         self._pause = self.clock() + PAUSE
 
+    # -- both tiers -------------------------------------------------------------------------------
+
+    async def look(
+        self, key: str, part: Part, place: VersionedPath, stamp: int, *, blocking: bool
+    ) -> CachedValue | None:
+        """Look up the disk tier and return the requested part; a hit is also cached in memory.
+
+        Of a whole value, only the part is read.
+        """
+        if self.tier is None:
+            return None
+        for record in (None,) if part is None else (None, part):
+            read = partial(self.from_disk, key, record, part if record is None else None, place, stamp)
+            try:
+                cached = read(inline=not blocking)
+            except WouldTakeLongError:
+                cached = await asyncio.to_thread(read, inline=False)
+            if cached is not None:
+                self.count(DISK, cached.size)
+                self.remember(key, None if cached.data is None else part, cached, place)
+                return cached
+        return None
+
+    async def keep(
+        self, key: str, part: Part, cached: CachedValue, place: VersionedPath, *, blocking: bool
+    ) -> None:
+        """Store a value in both tiers; never fails."""
+        part = None if cached.data is None else part  # a missing key has no ranges
+        self.remember(key, part, cached, place)
+        try:
+            self.to_disk(key, part, cached, place, inline=not blocking)
+        except WouldTakeLongError:
+            await asyncio.to_thread(self.to_disk, key, part, cached, place, inline=False)
+
+    async def change(self, path: str, work: Work, value: bytes | None = None, *, blocking: bool) -> None:
+        """Change a key, or all keys below a path, then cache what was written.
+
+        Work that is cancelled may still take effect, since a thread of a LocalStore cannot be interrupted:
+        its path stays uncached until the cache is reopened.
+        """
+        place, begun = self.begin(path)
+        started = self.clock()
+        try:
+            await work()
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self.end(path, place, begun)
+            raise
+        stamp = self.end(path, place, begun)
+        if value is None or not is_stable(stamp) or len(place.slots) == 1:  # or another change intervened
+            self.memory.drop(path)
+        else:
+            await self.keep(path, None, CachedValue(value, started, stamp), place, blocking=blocking)
+
     # -- the memory tier --------------------------------------------------------------------------
 
     def is_valid(self, cached: CachedValue, place: VersionedPath) -> bool:
@@ -232,10 +291,8 @@ class CacheState:
         return place.table is self._versions and self._is_fresh(cached, place.stamp())
 
     def _is_fresh(self, cached: CachedValue, stamp: int) -> bool:
-        """Offline, any age is. If the clock was set back, the age is negative, and the value is not."""
-        return cached.stamp == stamp and (
-            self.ttl is None or self.offline or 0 <= self.clock() - cached.stored < self.ttl
-        )
+        """If the clock was set back, the age is negative, and the value is not fresh."""
+        return cached.stamp == stamp and (self.ttl is None or 0 <= self.clock() - cached.stored < self.ttl)
 
     def in_memory(self, key: str, part: Part) -> CachedValue | None:
         """Look up a part of a value in memory, counted as a hit."""

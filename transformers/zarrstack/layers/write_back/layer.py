@@ -81,28 +81,13 @@ class WriteBack(StorageTransformer):
         super().__init__(store)
         memory_bytes = size(self, "memory_bytes", memory_bytes)
         self._record_options(memory_bytes=memory_bytes)
-        self._budget = Budget(memory_bytes, active=True)
+        self._budget = Budget(memory_bytes)
         self._known_location: Location | None = None
-        self._only_in_blocks = False
-
-    def in_blocks(self) -> Self:
-        """Let changes wait only between `begin` and `end`; a pickled copy then arrives as the store below."""
-        self._budget.active, self._only_in_blocks = False, True
-        return self
-
-    def begin(self) -> None:
-        """Let changes wait from now on."""
-        self._budget.active = True
-
-    def end(self) -> None:
-        """Store what waits; with `in_blocks`, changes are then stored before `set` returns."""
-        self.flush_sync()
-        self._budget.active = not self._only_in_blocks
 
     @property
     def buffers(self) -> bool:
         """Whether changes wait; not above another layer of this kind, in which they wait."""
-        return self._budget.active and not any(isinstance(each, WriteBack) for each in descend(self._store))
+        return not any(isinstance(each, WriteBack) for each in descend(self._store))
 
     def figures(self) -> WriteBackStatistics:
         budget = self._budget
@@ -320,11 +305,7 @@ class WriteBack(StorageTransformer):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._store is not UNBOUND:
             self.flush_sync()
-        return (_itself, (self._store,)) if self._only_in_blocks else super().__reduce__()
-
-
-def _itself(store: Store) -> Store:
-    return store
+        return super().__reduce__()
 
 
 async def _awaited(act: Callable[[], Awaitable[None]]) -> None:

@@ -156,10 +156,8 @@ async def storing(where: Location, name: str) -> AsyncIterator[None]:
 class Budget:
     """The memory for waiting changes of one layer and its copies; methods are thread-safe."""
 
-    def __init__(self, memory_bytes: int, *, active: bool) -> None:
+    def __init__(self, memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes
-        self.active = active
-        """Whether changes wait; otherwise each is stored before the call that makes it returns."""
         self.received = self.stored = self.evictions = self.parts = 0
         self._reset()
         reset_after_fork(self)
