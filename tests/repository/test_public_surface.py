@@ -63,7 +63,6 @@ PUBLIC = {
     "zarrstack": {
         "StorageTransformer",
         "stack",
-        "parse_stack",
         "stack_to_json",
         "register",
         "open",

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .base.intercept import Call as Call
     from .base.intercept import Intercept as Intercept
     from .base.registry import register as register
-    from .base.stack import parse_stack as parse_stack
     from .base.stack import stack as stack
     from .base.stack import stack_to_json as stack_to_json
     from .base.transformer import StorageTransformer as StorageTransformer
@@ -42,7 +41,6 @@ _HOMES = {
     "open": "arrays",
     "open_array": "arrays",
     "open_group": "arrays",
-    "parse_stack": "base.stack",
     "register": "base.registry",
     "stack": "base.stack",
     "stack_to_json": "base.stack",

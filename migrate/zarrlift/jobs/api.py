@@ -156,7 +156,7 @@ def migrate(
     - `take_over`: write to a destination that another host has claimed.
     - `follow_links`: follow links to targets outside the archive.
     - `source_through`, `dest_through`: storage transformers on either side, such as
-      "retry,throttle:50MB/s" (see `zarrstack.parse_stack`); stored in the job.
+      "retry,throttle:50MB/s" (from the migration down); stored in the job.
     - `axes`: the axis order of N5 arrays; by default "reversed" for copies, "kept" in place.
     - `allow_fallback`: read arrays of the 2022 draft by their `fallback` data type.
     - `max_document_size`: the maximum size of a metadata document in bytes, 64 MiB by default.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import UsageError
+from zarrstack.core.json_text import JSON
 
 from .base import Storage
 from .local.storage import LocalStorage
@@ -63,10 +66,70 @@ def refuse_buffers(store: Store) -> None:
             )
 
 
+MAIN_OPTIONS: Final = {
+    "cache": "disk",
+    "log": "events",
+    "retry": "attempts",
+    "throttle": "bytes_per_second",
+    "write-back": "memory_bytes",
+}
+"""The option of a layer that a value without a name sets: `log:a.jsonl` is `Log(events="a.jsonl")`."""
+
+
+def parse_layers(text: str) -> list[StorageTransformer]:
+    """Parse a text into layers, from the migration down to the store.
+
+    The text has `name`, `name:value` and `name:option=value:option=value`, separated by commas. Values are
+    parsed as JSON if possible (5, true, null), otherwise they are text. Options that text cannot express are
+    given by a list in JSON, as in `storage_transformers`. UsageError for an unknown layer, an invalid option,
+    or text that is neither.
+    """
+    from zarrstack.base.stack import layers_from_json
+
+    if text.lstrip().startswith("["):
+        try:
+            entries = json.loads(text)
+        except ValueError as error:
+            raise UsageError(
+                "this stack is not valid JSON", found=str(error), expected="a list of layers"
+            ) from error
+    else:
+        entries = [_entry(part.strip(), text) for part in text.split(",")]
+    return layers_from_json(entries)
+
+
+def _entry(part: str, text: str) -> JSON:
+    """One layer of the text as an entry of `storage_transformers`."""
+    from zarrstack.base.registry import find
+
+    name, _, rest = part.partition(":")
+    if not name:
+        raise UsageError(
+            "a layer has no name", found=repr(text), expected="retry,throttle:50MB/s,log:events.jsonl"
+        )
+    options: dict[str, Any] = {}
+    for each in re.split(r":(?=[A-Za-z_]\w*=)", rest) if rest else ():
+        option, equals, value = each.partition("=")
+        if not equals or not option.isidentifier():
+            option, value = MAIN_OPTIONS.get(name, ""), each
+        if not option:
+            kind = find(name)
+            raise UsageError(
+                f"layer {name!r} takes no value without the name of an option",
+                found=None if kind.secrets else each,
+                expected=":".join(f"{known}=..." for known in kind.option_names()) or "no options",
+            )
+        try:
+            options[option] = json.loads(value)
+        except ValueError:
+            options[option] = value
+    return {"name": name, "configuration": options}
+
+
 def with_layers(storage: Storage, text: str | None, *, written: bool = False) -> Storage:
     """The storage through the layers named in `text`, ordered from the migration down to the store.
 
-    The text has the form of `zarrstack.parse_stack`. A local directory that is not to be
+    The text has the form of `parse_layers`. A local directory that is not to be
     `written` is accessed directly if no layer needs the bytes (`readonly` refuses writes). Raises UsageError
     for unknown layers, options and orders, for layers with secret options, and for one that writes nothing,
     or later, to a place that is to be written.
@@ -74,7 +137,6 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
     if text is None:
         return storage
 
-    from zarrstack.base.stack import parse_stack
     from zarrstack.layers.readonly import ReadOnly
 
     if redact(text) != text:
@@ -83,7 +145,7 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
             "a URL of a layer has a user, a password or a query, which a job file must not contain",
             advice="Use Python: pass zarrlift.migrate a store that contains the layers.",
         )
-    layers = parse_stack(text)
+    layers = parse_layers(text)
     for layer in layers:
         if layer.secrets & layer.options.keys():
             # The job stores the text, and keys of an encrypted place must not be stored next to it.

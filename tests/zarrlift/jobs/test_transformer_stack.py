@@ -14,6 +14,8 @@ from tests.support.job_archives import tree, values
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.storage.local.own_names import LAYERED
+from zarrlift.storage.transformer_stack import parse_layers
+from zarrstack import Log, Retry, Throttle
 from zarrstack.core.errors import StorageError, UsageError
 
 
@@ -159,3 +161,38 @@ def test_a_store_that_is_read_only_is_no_destination(kind: str, source: Path, tm
 def test_a_layer_that_refuses_writes_may_stand_under_the_source(source: Path, tmp_path: Path) -> None:
     outcome = zarrlift.migrate(source, tmp_path / "out.zarr", source_through="readonly,cache")
     assert outcome.ok, outcome.problems
+
+
+@pytest.mark.parametrize(
+    ("text", "layers"),
+    [
+        ("retry", [Retry()]),
+        ("retry:5", [Retry(attempts=5)]),
+        ("retry:attempts=5:budget=2.5", [Retry(attempts=5, budget=2.5)]),
+        ("retry, log:events.jsonl", [Retry(), Log(events="events.jsonl")]),
+        ("log:C:/x.jsonl:label=a", [Log(events="C:/x.jsonl", label="a")]),
+        ("throttle:50MB/s", [Throttle(bytes_per_second="50MB/s")]),
+        ('[{"name": "retry", "configuration": {"attempts": 5}}, "log"]', [Retry(attempts=5), Log()]),
+    ],
+)
+def test_text_says_which_layers(text, layers):
+    assert parse_layers(text) == layers
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no name"),
+        ("retry,,log", "no name"),
+        ("nowhere", "'nowhere'"),
+        ("retry:attempt=5", "'attempt'"),
+        ("sharding", "chunks_per_shard"),
+        ("per-array:5", "takes no value without the name of an option"),
+        ("[7]", "not a storage transformer"),
+        ("[", "not valid JSON"),
+        ('[{"name": "retry", "configuration": 7}]', "not a JSON object"),
+    ],
+)
+def test_text_that_does_not_fit_says_why(text, words):
+    with pytest.raises(UsageError, match=words):
+        parse_layers(text)

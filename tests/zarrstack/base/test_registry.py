@@ -1,4 +1,4 @@
-"""Names and layers: entry points, JSON, and the text of a command line."""
+"""Names and layers: entry points and JSON."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from zarrstack import (
     Rekey,
     Retry,
     StorageTransformer,
-    Throttle,
     create_array,
     open_array,
     register,
     stack,
 )
 from zarrstack.base import plugins, registry
-from zarrstack.base.stack import layers_from_json, parse_stack, stack_to_json
+from zarrstack.base.stack import layers_from_json, stack_to_json
 from zarrstack.core.errors import UsageError
 
 
@@ -94,7 +93,7 @@ def test_a_layer_that_is_not_registered_is_refused_and_one_that_is_can_be_named(
     assert register(Quota) is Quota
     create_array(store, **array, storage_transformers=[Quota()])[:] = 7
     assert open_array(store, path="a")[:].tolist() == [7] * 4
-    assert parse_stack("quota")[0].name == "quota"
+    assert layers_from_json(["quota"])[0].name == "quota"
 
 
 @pytest.mark.parametrize("name", ["cache", "quota"])
@@ -116,41 +115,6 @@ def test_a_stack_keeps_its_order_as_json():
     assert again == stack(bottom, Retry(attempts=3), Log(label="x"), Rekey(rules=[]))
 
 
-@pytest.mark.parametrize(
-    ("text", "layers"),
-    [
-        ("retry", [Retry()]),
-        ("retry:5", [Retry(attempts=5)]),
-        ("retry:attempts=5:budget=2.5", [Retry(attempts=5, budget=2.5)]),
-        ("retry, log:events.jsonl", [Retry(), Log(events="events.jsonl")]),
-        ("log:C:/x.jsonl:label=a", [Log(events="C:/x.jsonl", label="a")]),
-        ("throttle:50MB/s", [Throttle(bytes_per_second="50MB/s")]),
-        ('[{"name": "retry", "configuration": {"attempts": 5}}, "log"]', [Retry(attempts=5), Log()]),
-    ],
-)
-def test_text_says_which_layers(text, layers):
-    assert parse_stack(text) == layers
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "no name"),
-        ("retry,,log", "no name"),
-        ("nowhere", "'nowhere'"),
-        ("retry:attempt=5", "'attempt'"),
-        ("sharding", "chunks_per_shard"),
-        ("per-array:5", "takes no value without the name of an option"),
-        ("[7]", "not a storage transformer"),
-        ("[", "not valid JSON"),
-        ('[{"name": "retry", "configuration": 7}]', "not a JSON object"),
-    ],
-)
-def test_text_that_does_not_fit_says_why(text, words):
-    with pytest.raises(UsageError, match=words):
-        parse_stack(text)
-
-
 def test_a_package_installed_twice_registers_a_layer_once(installed):
     for package in ("thirdparty", "thirdparty_editable"):
         installed("plain", "thirdparty:Plain", PLAIN, package)
@@ -168,9 +132,9 @@ USE = """
 import zarr
 from zarr.storage import MemoryStore
 from zarrstack import stack
-from zarrstack import parse_stack
+from zarrstack.base.stack import layers_from_json
 bottom = MemoryStore()
-array = zarr.create_array(stack(bottom, *parse_stack("encrypt")), shape=(4,), dtype="i4")
+array = zarr.create_array(stack(bottom, *layers_from_json(["encrypt"])), shape=(4,), dtype="i4")
 array[:] = 5
 assert not [key for key, value in bottom._store_dict.items() if b"zarr_format" in value.to_bytes()]
 """

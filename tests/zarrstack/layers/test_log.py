@@ -219,8 +219,7 @@ def test_percentiles_are_right_to_a_sixteenth(nanoseconds, share):
     assert exact / 1e9 * 0.999 - 2e-9 <= tally.percentile(share) <= exact / 1e9 * (1 + 1 / 16) + 2e-9
 
 
-def test_text_names_the_file():
-    assert Log.from_text("events.jsonl") == Log(events="events.jsonl")
+def test_json_names_the_file():
     assert Log(events="events.jsonl").to_json() == {
         "name": "zarrstack.log",
         "configuration": {"events": "events.jsonl"},

@@ -305,9 +305,8 @@ def test_a_function_is_asked_before_the_error(may_pass, error, retried):
     assert bool(clock.naps) is retried
 
 
-def test_text_and_json_name_the_options():
-    layer = Retry.from_text("5:first=0.5")
-    assert layer == Retry(attempts=5, first=0.5)
+def test_json_names_the_options():
+    layer = Retry(attempts=5, first=0.5)
     assert layer.to_json() == {"name": "zarrstack.retry", "configuration": {"attempts": 5, "first": 0.5}}
     with pytest.raises(UsageError, match="may_pass"):
         Retry(may_pass=bool).to_json()

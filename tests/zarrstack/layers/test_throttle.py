@@ -273,7 +273,7 @@ def test_rates_are_read_and_what_is_none_is_refused(text, rate):
         with pytest.raises(UsageError, match="bytes_per_second"):
             Throttle(bytes_per_second=text)
     else:
-        assert Throttle.from_text(text) == Throttle(bytes_per_second=rate)
+        assert Throttle(bytes_per_second=text) == Throttle(bytes_per_second=rate)
 
 
 def test_json_has_numbers():

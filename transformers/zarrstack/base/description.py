@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Self
 
@@ -28,9 +27,6 @@ class LayerOptions:
     """The name on the command line, in messages and, for layers of other packages, in metadata."""
     secrets: ClassVar[frozenset[str]] = frozenset()
     """Options omitted from text and JSON, such as a key."""
-    short: ClassVar[str] = ""
-    """The option set by a bare value in text: with "events", `log:a.jsonl` is `Log(events="a.jsonl")`."""
-
     _options: dict[str, Any]
 
     def __new__(cls, store: Any = None, *more: Any, **options: Any) -> Self:
@@ -117,40 +113,12 @@ class LayerOptions:
             each.name: each.default is not each.empty for each in parameters if each.kind is each.KEYWORD_ONLY
         }
 
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Create a layer without a store from the text after `name:` on a command line.
-
-        `option=value:option=value`, where a first part without `=` is the value of the option `short`. Values
-        are parsed as JSON if possible (5, true, null), otherwise they are text.
-        """
-        options: dict[str, Any] = {}
-        for part in re.split(r":(?=[A-Za-z_]\w*=)", text) if text else ():
-            option, equals, value = part.partition("=")
-            if not equals or not option.isidentifier():
-                option, value = cls.short, part
-            if not option:
-                raise UsageError(
-                    f"layer {cls.name!r} takes no value without the name of an option",
-                    found=None if cls.secrets else part,
-                    expected=":".join(f"{name}=..." for name in cls.option_names()) or "no options",
-                )
-            options[option] = _value(value)
-        return cls.from_json({"name": cls.name, "configuration": options})
-
     def describe(self) -> str:
         """The layer without its store, as in `Cache(budget=1000)`."""
         texts = (
             f"{name}={'...' if name in self.secrets else repr(value)}" for name, value in self.options.items()
         )
         return f"{type(self).__name__}({', '.join(texts)})"
-
-
-def _value(text: str) -> JSON:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def split_entry(entry: JSON) -> tuple[str, JSONObject]:

@@ -42,7 +42,8 @@ def register(kind: type[StorageTransformer]) -> type[StorageTransformer]:
     >>> @zarrstack.register
     ... class Quiet(zarrstack.StorageTransformer):
     ...     name = "quiet"
-    >>> zarrstack.parse_stack("quiet")
+    >>> from zarrstack.base.stack import layers_from_json
+    >>> layers_from_json(["quiet"])
     [Quiet()]
     """
     try:

@@ -1,12 +1,10 @@
-"""Stacks: `stack()`, which puts layers over a store, and their layers as JSON and as text.
+"""Stacks: `stack()`, which puts layers over a store, and their layers as JSON.
 
-As JSON, a stack is the list in an array's `storage_transformers`, from the array down to the store; as text
-it is a command-line argument such as `retry,throttle:50MB/s,log:events.jsonl`.
+As JSON, a stack is the list in an array's `storage_transformers`, from the array down to the store.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, overload
@@ -115,41 +113,6 @@ def stack_to_json(store: Store) -> list[JSONObject]:
     """
     stores = descend(store, through=StorageTransformer)
     return [layer.to_json() for layer in stores if isinstance(layer, StorageTransformer)]
-
-
-def parse_stack(text: str) -> list[StorageTransformer]:
-    """Parse a command-line text into layers, from the array down, for `stack(store, *layers)`.
-
-    `text` has `name`, `name:value` and `name:option=value:option=value`, separated by commas; or, for options
-    that text cannot express, it is JSON: a list as in `storage_transformers`.
-
-    Raises
-    ------
-    UsageError
-        For an unknown layer, an invalid option, or text that is neither.
-
-    Examples
-    --------
-    >>> zarrstack.parse_stack("retry:5,cache:memory_bytes=1000")
-    [Retry(attempts=5), Cache(memory_bytes=1000)]
-    """
-    if text.lstrip().startswith("["):
-        try:
-            entries = json.loads(text)
-        except ValueError as error:
-            raise UsageError(
-                "this stack is not valid JSON", found=str(error), expected="a list of layers"
-            ) from error
-        return layers_from_json(entries)
-    layers = []
-    for part in text.split(","):
-        name, _, options = part.strip().partition(":")
-        if not name:
-            raise UsageError(
-                "a layer has no name", found=repr(text), expected="retry,throttle:50MB/s,log:events.jsonl"
-            )
-        layers.append(find(name).from_text(options))
-    return layers
 
 
 def store_of(store: StoreLike, storage_options: Mapping[str, Any] | None = None) -> Store:

@@ -107,7 +107,7 @@ class ZarrstackError(Exception):
     --------
     >>> from zarrstack.errors import ZarrstackError
     >>> try:
-    ...     zarrstack.parse_stack("throttle:fast")
+    ...     zarrstack.Throttle(bytes_per_second="fast")
     ... except ZarrstackError as error:
     ...     print(error.kind)
     usage

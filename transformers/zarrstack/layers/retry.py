@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 from zarr.abc.store import Store
 
@@ -67,7 +67,6 @@ class Retry(Intercept):
 
     name = "retry"
     transparent = awaits_only_below = True
-    short: ClassVar[str] = "attempts"
 
     def __init__(
         self,

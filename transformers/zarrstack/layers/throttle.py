@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
@@ -36,7 +36,6 @@ class Throttle(Intercept):
 
     name = "throttle"
     transparent = awaits_only_below = True
-    short: ClassVar[str] = "bytes_per_second"
 
     def __init__(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import pickle
 import tempfile
 import threading
@@ -21,7 +20,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, ZipStore
 
 from zarrstack.base.descend import serves_sync
 from zarrstack.base.locations import without_secrets
-from zarrstack.base.stack import layers_from_json, parse_stack, stack
+from zarrstack.base.stack import layers_from_json, stack
 from zarrstack.base.sync_calls import complete
 from zarrstack.core.errors import UsageError
 from zarrstack.layers.cache.layer import Cache
@@ -507,13 +506,10 @@ def test_a_disk_tier_that_is_no_folder_is_refused_with_advice(disk) -> None:
         Cache(MemoryStore(), disk=disk)
 
 
-@pytest.mark.parametrize(
-    "make", [layers_from_json, lambda entries: parse_stack(json.dumps(entries))], ids=["metadata", "text"]
-)
 @pytest.mark.parametrize("disk", ["s3://bucket/tier", {"name": "memory"}], ids=["URL", "store"])
-def test_metadata_that_names_a_tier_in_a_store_is_refused_with_advice(make, disk) -> None:
+def test_metadata_that_names_a_tier_in_a_store_is_refused_with_advice(disk) -> None:
     with pytest.raises(UsageError, match=r"layer 'cache'.*can only be a local folder.*Use a folder"):
-        make([{"name": "cache", "configuration": {"disk": disk}}])
+        layers_from_json([{"name": "cache", "configuration": {"disk": disk}}])
 
 
 def test_a_local_store_as_the_disk_tier_stands_for_its_folder(tmp_path) -> None:

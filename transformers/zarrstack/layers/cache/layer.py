@@ -79,7 +79,6 @@ class Cache(StorageTransformer):
 
     name = "cache"
     transparent = True
-    short = "disk"
     awaits_only_below = True
 
     def __init__(

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from zarr.abc.buffer import Buffer
 from zarr.abc.store import Store
@@ -108,7 +108,6 @@ class Log(Intercept):
 
     name = "log"
     transparent = awaits_only_below = True
-    short: ClassVar[str] = "events"
 
     def __init__(
         self,

@@ -75,7 +75,6 @@ class WriteBack(StorageTransformer):
     """
 
     name = "write-back"
-    short = "memory_bytes"
 
     def __init__(self, store: Store | None = None, *, memory_bytes: int | str = DEFAULT_BYTES) -> None:
         super().__init__(store)
