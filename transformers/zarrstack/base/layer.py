@@ -11,7 +11,6 @@ from zarr.storage import WrapperStore
 
 from .descend import UNBOUND, descend
 from .description import LayerOptions
-from .forked import guard
 
 LayerType = TypeVar("LayerType", bound=Store)
 
@@ -21,7 +20,6 @@ class Layer(LayerOptions, WrapperStore[Store]):
 
     def __init__(self, store: Store | None = None) -> None:
         super().__init__(UNBOUND if store is None else store)
-        guard(self)
 
     @property
     def below(self) -> Store:
@@ -103,7 +101,6 @@ class Layer(LayerOptions, WrapperStore[Store]):
         layer = object.__new__(type(self))
         layer.__dict__.update(self.__dict__)
         layer._store = store
-        guard(layer)
         return layer
 
     def __enter__(self) -> Self:

@@ -17,7 +17,6 @@ from ..core.json_text import JSON, JSONObject
 from ..system.zarr_internals import make_store, sync
 from .descend import UNBOUND, descend
 from .description import split_entry
-from .forked import guard
 from .registry import find
 from .transformer import StorageTransformer
 
@@ -82,7 +81,6 @@ def stack(
                 raise UsageError(f"layer {layer.name!r} cannot be above {other.name!r}: {reason}")
     for layer in reversed(layers):
         layer._store = bottom  # noqa: SLF001
-        guard(layer)
         bottom = layer
     return bottom
 

@@ -1,7 +1,8 @@
 """Reset of state that a forked child must not inherit, such as locks held by its parent's threads.
 
-Only those threads would release them, and they do not run in the child. Neither do the threads of obstore,
-which answer its requests.
+Only those threads would release them, and they do not run in the child. Neither do those of obstore, which
+its first request starts: in the child, every request waits for them for ever, through a store that the child
+makes too (obstore 0.12.1). There zarr's `ObjectStore` raises an error instead.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 from weakref import WeakSet
 
 
@@ -28,7 +29,12 @@ _RUNTIME: Final = {"tokio-rt-worker", "tokio-runtime-w"}
 """Names of tokio's threads, of which Linux shows 15 characters (obstore 0.12.1, icechunk 1.1.21)."""
 _TASKS: Final = Path("/proc/self/task")
 _running = False
-_lost = False
+REQUESTS: Final = (
+    *("_ensure_open", "get", "get_partial_values", "get_ranges", "_get_many", "exists", "getsize"),
+    *("set", "_set_many", "set_if_not_exists", "delete", "delete_dir", "clear"),
+    *("list", "list_prefix", "list_dir", "is_empty", "getsize_prefix"),
+)
+"""The methods of zarr's `ObjectStore` that ask obstore."""
 
 
 def reset_after_fork(thing: ResetAfterFork) -> None:
@@ -43,15 +49,8 @@ def new_lock() -> threading.Lock:
     return lock
 
 
-def lost_threads() -> bool:
-    """Whether requests of obstore would wait for ever: this process was forked from one with its threads.
-
-    Any thread of tokio counts if obstore was imported: it may be that of another package, such as icechunk.
-    """
-    return _lost
-
-
 def _before_fork() -> None:
+    """Any thread of tokio counts if obstore was imported: it may be that of icechunk, for example."""
     global _running  # noqa: PLW0603 - of the process
     _running = "obstore" in sys.modules and not _RUNTIME.isdisjoint(_thread_names())
 
@@ -65,12 +64,24 @@ def _thread_names() -> set[str]:
 
 
 def _after_fork() -> None:
-    global _lost  # noqa: PLW0603 - of the process
-    _lost = _lost or _running
+    if _running:
+        from zarr.storage import ObjectStore
+
+        for name in REQUESTS:
+            setattr(ObjectStore, name, _refuse)
     for lock in tuple(_locks):
         lock._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001 - as the standard library does
     for thing in tuple(_alive):
         thing.after_fork()
+
+
+def _refuse(store: Any, *_: Any, **__: Any) -> NoReturn:
+    from ..core.errors import StorageError
+
+    raise StorageError(
+        f"{store} cannot be used in this process, which was forked after obstore was used",
+        advice="Start workers by spawn or forkserver, or fork before the first request.",
+    )
 
 
 if hasattr(os, "register_at_fork"):

@@ -56,13 +56,10 @@ class StoreStorage(RemoteStorage):
     ) -> None:
         from zarr.storage import FsspecStore
 
-        from zarrstack.base.forked import guard
-
         path = path.strip("/")
         text = "/".join(filter(None, (url_of(store), path))) if url is None else url
         super().__init__(path, url=text, secrets=secrets)
         self._store: Any = own(store)
-        guard(self)
         self._files: Any = self._store.fs if type(self._store) is FsspecStore else None
         """The file system of fsspec, if there is nothing in between."""
         schemes = protocols(store)
