@@ -91,7 +91,8 @@ def test_a_layer_that_overrides_around_is_not_taken_for_its_parent() -> None:
 
 ABOUT_THE_STORE = {
     "__eq__": "ours", "__repr__": "ours", "__str__": "ours", "__hash__": "ours", "__enter__": "ours",
-    "__init__": "ours", "_with_store": "ours", "_check_writable": "ours", "open": "ours",
+    "__init__": "ours", "_with_store": "ours", "_check_writable": "ours",
+    "open": "makes a layer without options over a new store",
     "supports_consolidated_metadata": "ours", "_supports_sync_io": "ours", "__reduce__": "ours",
     "__exit__": "closes the store below",
     "_ensure_open": "opens the store below", "_open": "opens the store below",

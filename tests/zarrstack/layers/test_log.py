@@ -20,8 +20,7 @@ from zarr.storage import MemoryStore
 from zarrstack.base.intercept import Call
 from zarrstack.base.stack import stack
 from zarrstack.base.transformer import StorageTransformer
-from zarrstack.layers.log.layer import Log
-from zarrstack.layers.log.metrics import OperationTotal
+from zarrstack.layers.log.layer import Log, OperationTotal
 
 
 def buffer(data=b"12345678"):
@@ -61,8 +60,8 @@ def test_an_event_says_what_was_done():
     store, events = logged(Slow(clock=clock), clock=clock, label="here")
     asyncio.run(store.get("a/c/0", PROTOTYPE, RangeByteRequest(2, 5)))
     (event,) = events
-    assert event.to_json() == {
-        "process": event.process,
+    assert event == {
+        "process": os.getpid(),
         "time": clock.wall(),
         "label": "here",
         "operation": "get",
@@ -72,7 +71,6 @@ def test_an_event_says_what_was_done():
         "seconds": 2.0,
         "outcome": "ok",
     }
-    assert "operation='get' key='a/c/0' range=(2, 5) bytes=3" in str(event)
 
 
 @pytest.mark.parametrize(
@@ -96,14 +94,14 @@ def test_each_operation_is_one_event(call, fields):
     store, events = logged()
     asyncio.run(call(store))
     (event,) = events
-    assert {name: getattr(event, name) for name in fields} == fields
+    assert {name: event.get(name) for name in fields} == fields
 
 
 async def test_many_values_are_an_event_each():
     store, events = logged()
     await store._set_many([("b", buffer()), ("c", buffer())])
     await store.get_partial_values(PROTOTYPE, [("b", None), ("c", None), ("d", None)])
-    assert [event.operation for event in events] == ["set"] * 2 + ["get"] * 3
+    assert [event["operation"] for event in events] == ["set"] * 2 + ["get"] * 3
 
 
 @pytest.mark.parametrize("listing", ["list", "list_prefix", "list_dir"])
@@ -114,7 +112,7 @@ def test_a_listing_says_how_many_keys_it_gave(listing):
         return [name async for name in getattr(store, listing)(*([] if listing == "list" else [""]))]
 
     assert len(asyncio.run(run())) == 1
-    assert (events[0].operation, events[0].keys, events[0].outcome) == (listing, 1, "ok")
+    assert (events[0]["operation"], events[0]["keys"], events[0]["outcome"]) == (listing, 1, "ok")
 
 
 def test_a_listing_takes_the_time_of_the_store_and_not_that_of_its_reader():
@@ -126,7 +124,7 @@ def test_a_listing_takes_the_time_of_the_store_and_not_that_of_its_reader():
             clock.pass_by(5)
 
     asyncio.run(run())
-    assert events[0].seconds == 2
+    assert events[0]["seconds"] == 2
 
 
 def test_an_error_is_told_and_passed_on():
@@ -134,7 +132,7 @@ def test_an_error_is_told_and_passed_on():
     store, events = logged(Slow(clock=clock), clock=clock)
     with pytest.raises(OSError, match="no luck"):
         asyncio.run(store.get("bad", PROTOTYPE))
-    assert (events[0].outcome, events[0].error) == ("error", "OSError: no luck")
+    assert (events[0]["outcome"], events[0]["error"]) == ("error", "OSError: no luck")
     assert store.figures().operations["get"].errors == 1
 
 
@@ -142,7 +140,7 @@ def test_an_absent_size_is_missing_and_no_error():
     store, events = logged()
     with pytest.raises(FileNotFoundError):
         asyncio.run(store.getsize("b"))
-    assert events[0].outcome == "missing"
+    assert events[0]["outcome"] == "missing"
 
 
 async def test_a_cancelled_operation_is_neither():
@@ -151,7 +149,7 @@ async def test_a_cancelled_operation_is_neither():
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert [event.outcome for event in events] == ["cancelled"]
+    assert [event["outcome"] for event in events] == ["cancelled"]
 
 
 def test_json_lines_are_appended_by_every_copy(tmp_path):
@@ -171,7 +169,8 @@ def test_events_go_to_a_logger_when_nothing_else_is_said(caplog):
         asyncio.run(store.set("a", buffer()))
     asyncio.run(store.set("b", buffer()))
     (record,) = caplog.records
-    assert (record.levelname, record.event.key) == ("DEBUG", "a")
+    assert (record.levelname, record.event["key"]) == ("DEBUG", "a")
+    assert "operation='set' key='a' bytes=8" in record.message
     assert store.figures().operations["set"].count == 2
 
 

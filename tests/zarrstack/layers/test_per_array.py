@@ -37,18 +37,9 @@ class Fixed(Mask):
 
 
 class Held(Mask):
-    """Counts flushes, as a layer would store then what it holds."""
+    """Stores values later."""
 
-    name = "held"
-    flushes = 0
-
-    async def flush(self):
-        type(self).flushes += 1
-        await super().flush()
-
-    def flush_sync(self):
-        type(self).flushes += 1
-        super().flush_sync()
+    name, buffers = "held", True
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +47,7 @@ def more_layers(monkeypatch):
     def find(name, known=registry.find):
         return {"mask": Mask, "fixed": Fixed, "held": Held}.get(name) or known(name)
 
-    monkeypatch.setattr("zarrstack.layers.per_array.described.find", find)
+    monkeypatch.setattr("zarrstack.layers.per_array.layer.find", find)
 
 
 @pytest.fixture(params=["memory", "folder"])
@@ -363,6 +354,7 @@ def put_field(store, entries, path="g/a"):
         (["nowhere"], UnsupportedError, "'nowhere'"),
         ([{"name": "nowhere", "must_understand": False}], UnsupportedError, "'nowhere'"),
         ([{"name": "log", "configuration": {"events": "x"}}], UnsupportedError, "'log' may not be named"),
+        ([{"name": "held"}], UnsupportedError, "'held' keeps values in memory"),
         ([{"name": "sharding"}], MetadataError, "chunks_per_shard"),
         ([{"name": "sharding", "configuration": {"chunks": 3}}], MetadataError, "'chunks'"),
         ([{"name": "sharding", "configuration": 3}], MetadataError, "not a JSON object"),
@@ -382,7 +374,7 @@ def put_field(store, entries, path="g/a"):
         ),
     ],
     ids=[
-        "unknown", "name alone", "may be skipped", "reaches out", "lacks an option",
+        "unknown", "name alone", "may be skipped", "reaches out", "stores later", "lacks an option",
         "slip", "number",
         "no name", "7", "dict", "empty dict", "another member", "not a boolean",
     ],
@@ -497,22 +489,6 @@ def test_an_error_of_another_archive_is_that_of_zarr_python(store):
         zarrstack.open(store, path="elsewhere")
     with pytest.raises(FileNotFoundError):
         zarrstack.open(MemoryStore(), mode="r")
-
-
-FLUSHES = {
-    "flush": lambda store: asyncio.run(store.flush()),
-    "flush_sync": lambda store: store.flush_sync(),
-}
-STACKS = {"alone": ["held"], "below": [ENTRY, "held"], "above": ["held", ENTRY]}
-
-
-@pytest.mark.parametrize("flush", FLUSHES.values(), ids=FLUSHES)
-@pytest.mark.parametrize("entries", STACKS.values(), ids=STACKS)
-def test_a_flush_reaches_the_layers_of_every_array(flush, entries, monkeypatch):
-    monkeypatch.setattr(Held, "flushes", 0)
-    store = create(MemoryStore(), entries).store
-    flush(store)
-    assert Held.flushes == 1
 
 
 def test_a_consolidated_group_takes_as_many_requests_as_through_zarr():

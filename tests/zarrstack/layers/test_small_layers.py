@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import inspect
 import pickle
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +15,6 @@ from zarr.storage import LocalStore, MemoryStore
 
 from zarrstack import Cache, Log, ReadOnly, Retry, Sharding, Throttle, WriteBack, stack
 from zarrstack.base.descend import serves_sync
-from zarrstack.base.registry import find, names
 from zarrstack.core.errors import UsageError
 from zarrstack.testing import LayerTests
 
@@ -49,78 +45,6 @@ WRONG = {
 def test_a_wrong_option_is_refused_by_name(layer, options):
     with pytest.raises(UsageError, match=next(iter(options))):
         layer(**options)
-
-
-# The page or section of each layer names the options that the code has, and no other.
-#
-# What the pages run is held by tests/repository/test_docs.py.
-
-
-PAGES = Path(__file__).parents[3] / "docs" / "transformers"
-WITHOUT = {"per-array"}
-"""Layers that the page on all of them describes."""
-LAYERS = sorted({*names()} - WITHOUT)
-ROW = re.compile(r"^\|(?P<options>[^|]+)\|(?P<rest>.*)$", re.MULTILINE)
-
-
-FILES = {"cache": "cache", "write-back": "write-back", "sharding": "write-back"}
-
-
-def page(name):
-    """What the docs say of a layer: its section, or the beginning of its page."""
-    text = (PAGES / f"{FILES.get(name, 'index')}.md").read_text()
-    first, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
-    own = [each for each in sections if each.partition("\n")[0].lower() == name]
-    if own:
-        return own[0] + "".join(each for each in sections if each.startswith("In tests"))
-    ends = [number for number, each in enumerate(sections) if each.startswith(("Sharding", "Data loaders"))]
-    return first + "".join(sections[: ends[0]])
-
-
-def table(name):
-    """The rows below `| option |` of a page, as pairs of cells."""
-    rows, inside = [], False
-    for line in page(name).splitlines():
-        match = ROW.match(line)
-        inside = match is not None and (inside or match["options"].strip() == "option")
-        if inside and match is not None:
-            rows.append((match["options"], match["rest"]))
-    return rows
-
-
-def named(cell):
-    """The options in the first cell of a row: `a`, `b="text"`."""
-    return [text.partition("=")[0] for text in re.findall(r"`([^`]+)`", cell)]
-
-
-def test_every_layer_has_a_page():
-    assert [name for name in LAYERS if not page(name)] == []
-    assert all(not find(name).option_names() for name in WITHOUT)
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_page_names_every_option(name):
-    code = " ".join(re.findall(r"`([^`\n]+)`", page(name)))
-    assert [each for each in find(name).option_names() if not re.search(rf"\b{each}\b", code)] == []
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_table_of_options_has_those_of_the_code(name):
-    known = find(name).option_names()
-    assert [each for cell, _ in table(name) for each in named(cell) if each not in known] == []
-
-
-def test_defaults_are_those_of_the_code():
-    parameters = inspect.signature(find("retry").__init__).parameters
-    found = {}
-    for cell, rest in table("retry")[2:]:
-        values = rest.split("|")[0].split(",")
-        if values[0].strip():
-            found |= dict(zip(named(cell), map(float, values), strict=True))
-    numbers = {
-        name: each.default for name, each in parameters.items() if isinstance(each.default, int | float)
-    }
-    assert found == numbers
 
 
 @pytest.mark.parametrize("kind", [Cache, Log, ReadOnly, Retry, Sharding, Throttle, WriteBack])

@@ -15,8 +15,7 @@ from zarr.storage import MemoryStore
 
 from zarrstack import Sharding, Throttle, stack
 from zarrstack.base.transformer import StorageTransformer
-from zarrstack.layers.log.layer import ToFile
-from zarrstack.layers.log.metrics import OperationTotals
+from zarrstack.layers.log.layer import OperationTotals, ToFile
 from zarrstack.layers.retry import _Counts as RetryCounts
 from zarrstack.layers.sharding.stored_shard import ShardWriters
 from zarrstack.system.clock import Clock

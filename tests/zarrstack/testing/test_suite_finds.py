@@ -15,8 +15,7 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from zarrstack import stack
 from zarrstack.testing import LayerTests, Place, compare
-from zarrstack.testing.suite import refused_as_read_only
-from zarrstack.testing.zarr_tests import StoreMachine
+from zarrstack.testing.suite import StoreMachine, refused_as_read_only
 
 
 class DropsRange(Mask):

@@ -34,23 +34,24 @@ class Layer(LayerOptions, WrapperStore[Store]):
         """Statistics since the layer was created, as a frozen dataclass; None if it counts nothing."""
         return None
 
+    def _ask_below(self, question: str) -> Any:
+        """A method of the store below, if there each key names the same value; None otherwise."""
+        return getattr(self._store, question, None) if getattr(self, "transparent", False) else None
+
     def cache_of(self, key: str) -> Any:
         """The state of the cache that serves a key, with the same bytes as this layer; None without one."""
-        below = getattr(self._store, "cache_of", None)
-        return below(key) if below is not None and getattr(self, "transparent", False) else None
+        return None if (below := self._ask_below("cache_of")) is None else below(key)
 
     def stored_in(self, key: str) -> tuple[str, int] | None:
         """The object that has a key's value among others: its key below, and how many values it has.
 
         None, the default of layers that are not `transparent`, if each value is an object, or to say nothing.
         """
-        below = getattr(self._store, "stored_in", None)
-        return below(key) if below is not None and getattr(self, "transparent", False) else None
+        return None if (below := self._ask_below("stored_in")) is None else below(key)
 
     async def check_set(self, key: str, value: Buffer) -> None:
         """Raise the error of a `set` that this layer would refuse; asked by layers that keep values."""
-        below = getattr(self._store, "check_set", None)
-        if below is not None and getattr(self, "transparent", False):
+        if (below := self._ask_below("check_set")) is not None:
             await below(key, value)
 
     @property
@@ -113,15 +114,6 @@ class Layer(LayerOptions, WrapperStore[Store]):
     def __reduce__(self) -> tuple[Any, ...]:
         # Locks, statistics and other state are recreated on unpickling.
         return (partial(type(self), **self.options), (None if self._store is UNBOUND else self._store,))
-
-    @classmethod
-    async def open(cls, store_cls: Any, *args: Any, **kwargs: Any) -> Self:
-        """Open a layer over `store_cls(*args, **kwargs)`, or over a given store with options."""
-        if isinstance(store_cls, Store):
-            layer = cls(store_cls, **kwargs)
-            await layer._ensure_open()
-            return layer
-        return await super().open(store_cls, *args, **kwargs)
 
     # -- delegated to the store below ------------------------------------------------------------
 

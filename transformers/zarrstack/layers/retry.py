@@ -87,7 +87,6 @@ class Retry(Intercept):
         self._counts = _Counts()
 
     def figures(self) -> RetryStatistics:
-        """Retries, operations given up, and seconds waited, since the layer was created."""
         counts = self._counts
         with counts.guard:
             return RetryStatistics(retries=counts.retries, given_up=counts.given_up, waited=counts.waited)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine, Hashable
+from collections.abc import AsyncIterator, Awaitable, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final
+from typing import Final
 from weakref import WeakValueDictionary
 
 from .fork_safety import new_lock
@@ -95,7 +95,7 @@ def may_block() -> bool:
     return running is not zarr_loop[0] and id(running) not in _held
 
 
-async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
+async def run_to_completion(work: Awaitable[None]) -> None:
     """Await work that runs to completion even if the caller is cancelled.
 
     A thread that writes a file cannot be stopped: if the lock were released early, this write could overwrite

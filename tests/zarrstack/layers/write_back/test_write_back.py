@@ -493,7 +493,7 @@ def test_a_block_and_close_store_what_waits_also_in_an_event_loop(objects):
     assert asyncio.run(cell()) == ["a/0", "a/1"]
 
 
-def test_close_in_zarrs_own_event_loop_does_not_wait_for_itself(objects):
+def test_zarrs_own_event_loop_is_told_to_flush_first(objects):
     store = stack(MemoryStore(objects), WriteBack())
 
     async def run():
@@ -502,10 +502,12 @@ def test_close_in_zarrs_own_event_loop_does_not_wait_for_itself(objects):
             store.flush_sync()
         with pytest.raises(UsageError, match=r"Await `store.flush\(\)` first"):
             pickle.dumps(store)
+        with pytest.raises(UsageError, match=r"Await `store.flush\(\)` first"):
+            store.close()
+        await store.flush()
         store.close()
 
     sync(run(), timeout=60)
-    store.flush_sync()
     assert list(objects) == ["a/0"]
 
 

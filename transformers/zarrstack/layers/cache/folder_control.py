@@ -181,7 +181,7 @@ class ChangedError(OSError):
 
 
 class Control:
-    """The words of the control file, and as `Counters` its table; OSError if others have changed it.
+    """The words of the control file, and as `OwnCounters` its table; OSError if others have changed it.
 
     Each access is a system call (0.5 microseconds): if another program truncated a memory-mapped file, SIGBUS
     would end the process.

@@ -19,7 +19,7 @@ from zarr.storage import LocalStore
 
 from ...base.byte_ranges import immutable
 from ...base.option_checks import either, invalid_option, size
-from ...base.sync_calls import Synchronous, blocking_copy, complete
+from ...base.sync_calls import blocking_copy, complete
 from ...base.transformer import StorageTransformer
 from ...core.errors import UsageError
 from .folder_control import MIN_BUDGET, check_folder
@@ -130,7 +130,6 @@ class Cache(StorageTransformer):
         return self._options if folder is None else {**self._options, "disk": folder}
 
     def figures(self) -> CacheStatistics:
-        """Hits, misses, bytes and evictions so far; shared with read-only copies."""
         return self._state.figures()
 
     # -- reading ---------------------------------------------------------------------------------
@@ -208,11 +207,6 @@ class Cache(StorageTransformer):
         self._check_writable()
         await self._apply(key, lambda: self._store.set(key, value), self._copied(value))
 
-    def set_sync(self, key: str, value: Buffer) -> None:
-        self._check_writable()
-        below = Synchronous(self._store)
-        complete(self._apply(key, lambda: below.set(key, value), self._copied(value), blocking=True))
-
     def _copied(self, value: Any) -> bytes | None:
         """Copy what is cached, because the caller may change its array during the write."""
         return immutable(value) if self._keep_writes and isinstance(value, Buffer) else None
@@ -261,13 +255,10 @@ class Cache(StorageTransformer):
             complete(self._open_tier(blocking=True))
         self._state.invalidate(prefix.strip("/"))
 
-    async def _apply(
-        self, path: str, work: Work, value: bytes | None = None, *, blocking: bool = False
-    ) -> None:
-        blocking = blocking or self._blocks
+    async def _apply(self, path: str, work: Work, value: bytes | None = None) -> None:
         if not self._state.ready:
-            await self._open_tier(blocking=blocking)
-        await self._state.change(path, work, value, blocking=blocking)
+            await self._open_tier(blocking=self._blocks)
+        await self._state.change(path, work, value, blocking=self._blocks)
 
     # -- what is open, and questions ---------------------------------------------------------------
 
@@ -299,9 +290,7 @@ class Cache(StorageTransformer):
 
     async def exists(self, key: str) -> bool:
         cached = await self._from_tiers(key)
-        if cached is None:
-            return await self._store.exists(key)
-        return cached.data is not None
+        return await self._store.exists(key) if cached is None else cached.data is not None
 
     async def getsize(self, key: str) -> int:
         cached = await self._from_tiers(key)

@@ -55,16 +55,6 @@ class CacheStatistics:
     failure: str | None
     """Why the disk tier is not written to, or not used at all."""
 
-    @property
-    def advice(self) -> str | None:
-        """What would probably serve more reads; None if nothing stands out."""
-        if self.evictions <= self.hits:
-            return None
-        return (
-            f"{self.evictions} entries were evicted for {self.hits} hits: what is read again is larger than "
-            'the cache. With when_full="keep" it serves the share that fits; or give it more bytes.'
-        )
-
 
 class CacheState:
     """Tiers, versions, flights and counts; methods are thread-safe.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import unicodedata
 import zlib
 from contextlib import AbstractContextManager
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 Slots: TypeAlias = tuple[int, ...]
 """The slots of a path, from the root of the store to the key."""
@@ -54,18 +54,8 @@ def is_stable(stamp: int) -> bool:
     return not stamp & PENDING
 
 
-class Counters(Protocol):
-    """Counters by index, 0 until they are set; OSError if they are in a file that fails."""
-
-    def get(self, place: int, default: int, /) -> int:
-        """A counter."""
-
-    def add(self, place: int, by: int) -> None:
-        """Increment a counter."""
-
-
 class OwnCounters(dict[int, int]):
-    """Counters of one process."""
+    """Counters of one process by index, 0 until they are set."""
 
     def add(self, place: int, by: int) -> None:
         """Increment a counter."""
@@ -73,11 +63,12 @@ class OwnCounters(dict[int, int]):
 
 
 class Versions:
-    """The table: `words` holds one counter per slot, `lock` makes a step atomic across all users."""
+    """The table: `words` holds one counter per slot: `OwnCounters`, or a file whose failure is an OSError.
 
-    def __init__(
-        self, words: Counters, size: int, lock: AbstractContextManager[object], source: str = ""
-    ) -> None:
+    `lock` makes a step atomic across all users.
+    """
+
+    def __init__(self, words: Any, size: int, lock: AbstractContextManager[object], source: str = "") -> None:
         self.words = words
         self.lock = lock
         self._size = size

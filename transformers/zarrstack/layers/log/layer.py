@@ -1,13 +1,15 @@
-"""`Log`: one event per operation, also in a file of JSON lines, and statistics."""
+"""`Log`: one event per operation, also in a file of JSON lines, and statistics in bounded memory."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import math
 import os
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from zarr.abc.buffer import Buffer
@@ -18,47 +20,130 @@ from ...base.intercept import Call, Intercept
 from ...base.option_checks import clock_of, either
 from ...system.clock import Clock
 from ...system.fork_safety import new_lock
-from .metrics import LogStatistics, OperationTotals
 
 T = TypeVar("T")
 Outcome: TypeAlias = Literal["ok", "missing", "error", "cancelled"]
+""""missing" means that the key has no value; "cancelled", that the caller did not wait for the result."""
+Event: TypeAlias = dict[str, Any]
+"""A completed operation; the page of the layers (docs/transformers/index.md) has its fields."""
 
 LOGGER: Final = logging.getLogger("zarrstack.log")
 
 
+STEPS: Final = 16
+"""Latency classes per power of two: the relative error of a percentile is at most 2^(1/16), 4.4 %."""
+COLUMNS: Final = (
+    "operation", "count", "missing", "errors", "bytes", "seconds", "p50 ms", "p90 ms", "p99 ms", "max ms",
+)  # fmt: skip
+_ROW: Final = "{:20}{:>9}{:>9}{:>8}{:>14}" + 5 * "{:>11}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """A completed operation."""
+class OperationStatistics:
+    """Statistics of one operation; latencies are in seconds."""
 
-    process: int
-    time: float
-    """End of the operation, in seconds since 1970."""
-    label: str | None
-    """The label of the log, which distinguishes several logs."""
-    operation: str
-    """The store's method: "get", "set", "delete", "exists", "list_dir", ..."""
-    key: str
-    """The key, or the prefix of a listing or a removal."""
-    range: tuple[int, int | None] | None
-    """Start and stop of the requested bytes, as in a Python slice; None for the whole value."""
-    bytes: int | None
-    """Bytes read or written; None for operations without a value."""
-    keys: int | None
-    """Number of keys or names listed; None for other operations."""
+    count: int
+    missing: int
+    """Number of operations that found no value."""
+    errors: int
+    """Number of failed operations; cancelled ones count neither as errors nor as missing."""
+    bytes: int
+    """Bytes read or written."""
     seconds: float
-    """Time spent in the layers and the store below."""
-    outcome: Outcome
-    """"missing" means that the key has no value; "cancelled", that the caller did not wait for the result."""
-    error: str | None
-    """Type and text of the error, if any."""
+    """Sum of all durations; concurrent operations count in full."""
+    p50: float
+    p90: float
+    p99: float
+    most: float
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields that are set, as JSON."""
-        pairs = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return {name: value for name, value in pairs if value is not None}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStatistics:
+    """Statistics of a log since it was created or reset; `str` formats a table."""
+
+    operations: dict[str, OperationStatistics]
+    """By name, the most frequent first."""
+    lost: int
+    """Events that could not be written."""
 
     def __str__(self) -> str:
-        return " ".join(f"{name}={value!r}" for name, value in self.to_json().items())
+        lines = [_ROW.format(*COLUMNS)]
+        for name, each in self.operations.items():
+            milliseconds = (f"{1000 * latency:.3f}" for latency in (each.p50, each.p90, each.p99, each.most))
+            numbers = (each.count, each.missing, each.errors, each.bytes, f"{each.seconds:.3f}")
+            lines.append(_ROW.format(name, *numbers, *milliseconds))
+        if self.lost:
+            lines.append(f"{self.lost} events could not be written")
+        return "\n".join(lines)
+
+
+class OperationTotal:
+    """Running totals of one operation."""
+
+    def __init__(self) -> None:
+        self.seconds = self.most = 0.0
+        self.bytes = 0
+        self.outcomes = Counter[str]()
+        self.classes = Counter[int]()
+        """Operations by latency: those of a class take at most 2^(class / 16) nanoseconds."""
+
+    def add(self, seconds: float, size: int | None, outcome: str) -> None:
+        self.seconds += seconds
+        self.most = max(self.most, seconds)
+        self.bytes += size or 0
+        self.outcomes[outcome] += 1
+        self.classes[math.ceil(math.log2(max(seconds * 1e9, 1)) * STEPS)] += 1
+
+    def percentile(self, share: float) -> float:
+        """Upper bound in seconds of the fastest share of operations, at the resolution of a latency class."""
+        rank, seen = share * self.outcomes.total(), 0
+        for place in sorted(self.classes):
+            seen += self.classes[place]
+            if seen >= rank:
+                return min(self.most, 2 ** (place / STEPS) / 1e9)
+        return 0.0
+
+    def figures(self) -> OperationStatistics:
+        return OperationStatistics(
+            count=self.outcomes.total(),
+            missing=self.outcomes["missing"],
+            errors=self.outcomes["error"],
+            bytes=self.bytes,
+            seconds=self.seconds,
+            p50=self.percentile(0.5),
+            p90=self.percentile(0.9),
+            p99=self.percentile(0.99),
+            most=self.most,
+        )
+
+
+class OperationTotals:
+    """Totals by operation; thread-safe."""
+
+    def __init__(self) -> None:
+        self._guard = new_lock()
+        self.reset()
+
+    def reset(self) -> None:
+        with self._guard:
+            self._totals: dict[str, OperationTotal] = {}
+            self._lost = 0
+
+    def add(self, operation: str, seconds: float, size: int | None, outcome: str) -> None:
+        with self._guard:
+            self._totals.setdefault(operation, OperationTotal()).add(seconds, size, outcome)
+
+    def count_lost(self) -> bool:
+        """Count an event that could not be written; True for the first."""
+        with self._guard:
+            self._lost += 1
+            return self._lost == 1
+
+    def figures(self) -> LogStatistics:
+        with self._guard:
+            figures = {name: total.figures() for name, total in sorted(self._totals.items())}
+            ordered = sorted(figures.items(), key=lambda item: -item[1].count)
+            return LogStatistics(operations=dict(ordered), lost=self._lost)
 
 
 class ToFile:
@@ -74,7 +159,7 @@ class ToFile:
         self._guard = new_lock()
 
     def __call__(self, event: Event) -> None:
-        line = (json.dumps(event.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+        line = (json.dumps(event, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
         with self._guard:
             if self._file is None:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
@@ -93,10 +178,10 @@ class ToFile:
 class Log(Intercept):
     """Records every operation with bytes, time and outcome, and keeps statistics.
 
-    `events` is a path, to which JSON lines are appended. `callback` is called with each `Event`. Without
-    either, events go to the logger "zarrstack.log" at the level DEBUG. `label` distinguishes several logs.
-    An event that cannot be written is counted as lost, and the first one is reported through `logging`; the
-    operation itself continues.
+    `events` is a path, to which JSON lines are appended. `callback` is called with each event, a dictionary.
+    Without either, events go to the logger "zarrstack.log" at the level DEBUG. `label` distinguishes several
+    logs. An event that cannot be written is counted as lost, and the first one is reported through `logging`;
+    the operation itself continues.
 
     Examples
     --------
@@ -131,7 +216,6 @@ class Log(Intercept):
         self._totals = OperationTotals()
 
     def figures(self) -> LogStatistics:
-        """Count, bytes and latency percentiles per operation, since the log was created or reset."""
         return self._totals.figures()
 
     def reset(self) -> None:
@@ -198,19 +282,20 @@ class Log(Intercept):
         if not sinks:
             return
         part = slice_of(call.part)
-        event = Event(
-            process=os.getpid(),
-            time=self._clock.wall(),
-            label=self._label,
-            operation=call.operation,
-            key=call.key,
-            range=None if call.part is None else (part.start, part.stop),
-            bytes=size,
-            keys=keys,
-            seconds=seconds,
-            outcome=outcome,
-            error=f"{type(failure).__name__}: {failure}" if outcome == "error" else None,
-        )
+        fields = {
+            "process": os.getpid(),
+            "time": self._clock.wall(),
+            "label": self._label,
+            "operation": call.operation,
+            "key": call.key,
+            "range": None if call.part is None else (part.start, part.stop),
+            "bytes": size,
+            "keys": keys,
+            "seconds": seconds,
+            "outcome": outcome,
+            "error": f"{type(failure).__name__}: {failure}" if outcome == "error" else None,
+        }
+        event = {name: value for name, value in fields.items() if value is not None}
         for sink in sinks:
             try:
                 sink(event)
@@ -228,7 +313,8 @@ def _outcome_of(failure: BaseException) -> Outcome:
 
 
 def _to_logger(event: Event) -> None:
-    LOGGER.debug("%s", event, extra={"event": event})
+    text = " ".join(f"{name}={value!r}" for name, value in event.items())
+    LOGGER.debug("%s", text, extra={"event": event})
 
 
 def _is_path(value: object) -> bool:

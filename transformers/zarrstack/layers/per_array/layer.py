@@ -14,7 +14,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from zarr.abc.buffer import Buffer, BufferPrototype
@@ -36,13 +36,95 @@ from ...base.array_documents import (
 )
 from ...base.byte_ranges import cut
 from ...base.descend import UNBOUND, remove_below
+from ...base.description import split_entry
 from ...base.locations import same_location
+from ...base.registry import find
+from ...base.stack import stack
 from ...base.transformer import StorageTransformer
-from ...core.errors import UsageError
-from ...core.json_text import JSON, JSONObject
+from ...core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
+from ...core.json_text import JSON, JSONObject, excerpt
 from ...core.paths import ancestors, folder_prefix, parents, prefix_of
-from ...system.shared_locks import may_block
-from .described import DescribedArray, describe
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedArray:
+    """An array as described by its stored document."""
+
+    document: JSONObject
+    entries: list[JSON]
+    layers: tuple[StorageTransformer, ...] = ()
+    store: Store
+    """The array's stack over the store below; the store below itself for an array without transformers."""
+    error: ZarrstackError | None = None
+    """Why the array cannot be used."""
+
+    def has_same_layers(self, other: DescribedArray) -> bool:
+        """Whether both have equal layers, and can share one stack."""
+        mine, theirs = ([(type(each), each.options) for each in array.layers] for array in (self, other))
+        return mine == theirs and self.error is None and other.error is None
+
+    def check(self) -> None:
+        """Raise the error of an array that cannot be used."""
+        if self.error is not None:
+            raise self.error
+
+
+def describe(below: Store, path: str, document: JSONObject) -> DescribedArray:
+    """Return a document's array with its layers; invalid ones are reported in its `error`."""
+    entries: list[JSON] = []
+    layers: list[StorageTransformer] = []
+    try:
+        entries = entries_of(document, path)
+        if entries:
+            _check_members(document)
+        for entry in entries:
+            name, configuration = split_entry(entry)
+            try:
+                kind = find(name)
+            except UsageError as error:
+                raise UnsupportedError(
+                    f"the array is stored through {name!r}, which cannot be used here",
+                    found=error.problem.message,
+                    expected=error.problem.expected,
+                    advice=error.problem.advice,
+                ) from error
+            if not kind.in_metadata:
+                raise UnsupportedError(
+                    f"storage transformer {name!r} may not be named by metadata",
+                    advice=(
+                        "It could access data outside the store: add it to the stack yourself. A layer that "
+                        "never does so may set `in_metadata = True` in its class."
+                    ),
+                )
+            layers.append(kind.for_array(configuration, path, document))
+            if layers[-1].buffers:
+                raise UnsupportedError(
+                    f"storage transformer {name!r} keeps values in memory, and may not be named by metadata",
+                    advice="Put it into the stack yourself, above PerArray, and flush or close that.",
+                )
+        store = stack(below, *layers)
+    except ZarrstackError as error:
+        if isinstance(error, UsageError):
+            error = MetadataError.of(error.problem)
+        error = error.at(node=path, key=key_of(path))
+        return DescribedArray(document=document, entries=entries, store=below, error=error)
+    return DescribedArray(document=document, entries=entries, layers=tuple(layers), store=store)
+
+
+def _check_members(document: JSONObject) -> None:
+    """Raise MetadataError unless a document has the members that layers read, in their general form."""
+    forms: dict[str, tuple[type | tuple[type, ...], str]] = {
+        "shape": (list, "a list of lengths"),
+        "chunk_key_encoding": ((dict, str), "an object or a name"),
+    }
+    for name, (form, expected) in forms.items():
+        if not isinstance(document.get(name), form):
+            raise MetadataError(
+                f"the array's document has no valid {name}",
+                found=excerpt(document.get(name)),
+                expected=expected,
+            )
+
 
 OF_V2: Final = frozenset({".zarray", ".zgroup", ".zattrs", ".zmetadata"})
 
@@ -143,7 +225,6 @@ class PerArray(StorageTransformer):
         return array.store
 
     def cache_of(self, key: str) -> Any:
-        """The state of the cache below the array that contains a key, if the array is known."""
         below = getattr(self._known_store(key), "cache_of", None)
         return None if below is None else below(key)
 
@@ -256,7 +337,6 @@ class PerArray(StorageTransformer):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Return the value or a byte range of it; documents are shown without transformers."""
         path = node_of(key)
         if path is None:
             value = await (await self._target(key)).get(key, prototype, byte_range)
@@ -268,7 +348,6 @@ class PerArray(StorageTransformer):
         return None if value is None else cut(value, byte_range)
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a value; documents include their arrays' transformers."""
         self._check_writable()
         path = node_of(key)
         if path is None:
@@ -307,7 +386,6 @@ class PerArray(StorageTransformer):
             self._arrays.pop(path, None)
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key with this prefix, as listed by the arrays' stacks."""
         array = await self._array_of(prefix)
         if array is not None:
             array.check()
@@ -332,7 +410,6 @@ class PerArray(StorageTransformer):
         return {path: array for path, array in arrays if array is not None and array.entries}
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names directly below a path, as listed by the array's stack."""
         store = await self._target(prefix.rstrip("/") + "/")
         async for name in store.list_dir(prefix):
             yield name
@@ -352,30 +429,3 @@ class PerArray(StorageTransformer):
                 await each.store.delete_dir(path)
             await remove_below(self._store, prefix)
         self._forget(folder)
-
-    # -- flush and close -------------------------------------------------------------------------------
-
-    def _tops(self) -> list[StorageTransformer]:
-        """The topmost layer of each array, which passes a flush on to those below it."""
-        return [array.layers[0] for array in list(self._arrays.values()) if array.layers]
-
-    async def flush(self) -> None:
-        for layer in self._tops():
-            await layer.flush()
-        await super().flush()
-
-    def flush_sync(self) -> None:
-        for layer in self._tops():
-            layer.flush_sync()
-        super().flush_sync()
-
-    def close(self) -> None:
-        """Store what layers of arrays hold, then close the store below; await `flush` before, in its loop."""
-        if may_block():
-            self.flush_sync()
-        super().close()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self._store is not UNBOUND:
-            self.flush_sync()
-        return super().__reduce__()

@@ -43,7 +43,6 @@ class Rekey(StorageTransformer):
 
     @property
     def configuration(self) -> JSONObject:
-        """The rules as JSON."""
         return {"rules": [rule.to_json() for rule in self._rules]}
 
     # -- keys -----------------------------------------------------------------------------------

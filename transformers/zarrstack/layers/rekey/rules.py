@@ -149,16 +149,13 @@ class Chunks(Rule):
         return None if names[1 - side].coordinates(key) is not None else key
 
     def cover(self, prefix: str) -> tuple[str, ...]:
-        """See `Rule.cover`: a chunk key changes only within its array's folder."""
         array = next((path for path in ancestors(prefix) if path in self._names), None)
         return (prefix,) if array is None else (prefix_of(array),)
 
     def image(self, folder: str) -> str | None:
-        """See `Rule.image`: chunks stay in their array's folder."""
         return folder if self.cover(folder) == (folder,) else None
 
     def renames(self, folder: str) -> bool:
-        """See `Rule.renames`: names change directly in an array's folder."""
         return folder[:-1] in self._names
 
     @property

@@ -6,9 +6,10 @@ reads and writes it; see `core.shard_index` for the bytes, `base.chunks` for the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
@@ -21,11 +22,14 @@ from ...base.transformer import StorageTransformer
 from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject
+from ...core.paths import prefix_of
 from ...core.shard_index import IndexFormat
 from ...system.shared_locks import SharedLock, lock_of, run_to_completion
-from .listing import list_below, list_names
 from .shard import ChunkChange, Place, ShardForm
 from .stored_shard import OpenShard, ShardWriters, StoredShard
+
+MAX_AT_ONCE: Final = 32
+"""Indexes read concurrently by a listing."""
 
 
 class Sharding(StorageTransformer):
@@ -168,7 +172,6 @@ class Sharding(StorageTransformer):
             return await shard.get(place, prototype, byte_range)
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value; for a chunk, according to the index of its shard."""
         if (chunk := self._names.coordinates(key)) is None:
             return await self._store.exists(key)
         async with self._opened(chunk) as (shard, place):
@@ -194,31 +197,27 @@ class Sharding(StorageTransformer):
     # -- writing ------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value; the shard of a chunk is rewritten."""
-        await self._set(key, value)
+        self._check_writable()
+        if (chunk := self._names.coordinates(key)) is None:
+            await self._store.set(key, value)
+        else:
+            await self._change(chunk, content(value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value if the key is missing; for a chunk, atomically within this process."""
-        await self._set(key, value, if_absent=True)
-
-    async def _set(self, key: str, value: Buffer, *, if_absent: bool = False) -> None:
-        self._check_writable()
-        chunk = self._names.coordinates(key)
-        if chunk is None:
-            await (self._store.set_if_not_exists if if_absent else self._store.set)(key, value)
+        """Write a value if the key is missing; for a chunk, with `exists` and `set`, and not atomic."""
+        if self._names.coordinates(key) is None:
+            self._check_writable()
+            await self._store.set_if_not_exists(key, value)
         else:
-            shard, place = self._form.locate(chunk)
-            await self._change(shard, ChunkChange(place, content(value), if_absent))
+            await super().set_if_not_exists(key, value)
 
     async def delete(self, key: str) -> None:
         """Remove a key; a missing key is not an error. Removing a shard's last chunk removes the shard."""
         self._check_writable()
-        chunk = self._names.coordinates(key)
-        if chunk is None:
+        if (chunk := self._names.coordinates(key)) is None:
             await self._store.delete(key)
         else:
-            shard, place = self._form.locate(chunk)
-            await self._change(shard, ChunkChange(place, None))
+            await self._change(chunk, None)
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path; all shards of an array at once, without reading them."""
@@ -226,32 +225,59 @@ class Sharding(StorageTransformer):
         folder = prefix.rstrip("/") + "/" if prefix.strip("/") else ""
         if self._names.region.startswith(folder):
             async with self._lock("").writing():
-                await run_to_completion(self._remove(folder.rstrip("/")))
+                await run_to_completion(remove_below(self._store, folder.rstrip("/")))
         else:  # Empty folders remain: another writer may be creating a shard there. Listings omit them.
             await super().delete_dir(prefix)
 
-    async def _remove(self, path: str) -> None:
-        await remove_below(self._store, path)
-
-    async def _change(self, shard: Place, change: ChunkChange) -> None:
-        """Write a change into its shard."""
+    async def _change(self, chunk: Place, value: memoryview | None) -> None:
+        """Write a chunk into its shard, or remove it."""
+        shard, place = self._form.locate(chunk)
         key = self._names.key(shard)
         # `delete_dir` holds this lock, which covers all shards of the array, exclusively.
         async with self._lock("").reading():
-            await self._writers.change(self._shard(key), self._lock(key), change)
+            await self._writers.change(self._shard(key), self._lock(key), ChunkChange(place, value))
 
     # -- listing ------------------------------------------------------------------------------
 
-    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key with this prefix; chunk keys come from the indexes of their shards."""
-        return list_below(self._store, prefix, self._names, self._keys_in)
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        inside = prefix.startswith(self._names.region)
+        batch: list[tuple[str, Place]] = []
+        size = 1  # checking for any key reads one index only
+        async for key in self._store.list_prefix(self._names.folder if inside else prefix):
+            if (shard := self._names.coordinates(key)) is not None:
+                batch.append((key, shard))
+            elif key.startswith(prefix):
+                yield key
+            if len(batch) >= size:
+                for chunk_key in await self._keys_in(batch, prefix):
+                    yield chunk_key
+                batch, size = [], min(2 * size, MAX_AT_ONCE)
+        for chunk_key in await self._keys_in(batch, prefix):
+            yield chunk_key
 
-    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+    async def _keys_in(self, shards: list[tuple[str, Place]], prefix: str) -> list[str]:
+        """The keys with a prefix of the chunks in some shards."""
+
+        async def chunks(key: str, shard: Place) -> list[Place]:
+            async with self._lock(key).reading():
+                index = (await self._shard(key).open()).index
+            return [] if index is None else list(self._form.members(shard, index))
+
+        groups = await asyncio.gather(*(chunks(*each) for each in shards))
+        keys = (self._names.key(chunk) for group in groups for chunk in group)
+        return [key for key in keys if key.startswith(prefix)]
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """The distinct names directly below a path, except those that lead only to empty shards."""
-        return list_names(self._store, prefix, self._names, self._list_dir, self.is_empty)
-
-    async def _keys_in(self, key: str, shard: Place) -> list[str]:
-        """The keys of the chunks in a shard."""
-        async with self._lock(key).reading():
-            index = (await self._shard(key).open()).index
-        return [] if index is None else [self._names.key(c) for c in self._form.members(shard, index)]
+        folder, region = prefix_of(prefix.strip("/")), self._names.region
+        # The name that leads to the chunks, unless it is part of the chunk keys.
+        on_the_way, slash, _ = region.removeprefix(folder).partition("/")
+        if folder.startswith(region) or (region.startswith(folder) and not slash):
+            async for name in self._list_dir(folder):
+                yield name
+            return
+        async for name in self._store.list_dir(prefix):
+            path = folder + name
+            passes = name != on_the_way or not region.startswith(folder)
+            if passes or not await self.is_empty(path) or await self._store.exists(path):
+                yield name

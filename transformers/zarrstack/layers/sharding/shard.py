@@ -36,8 +36,6 @@ class ChunkChange:
     """Its coordinates within the shard."""
     value: Any
     """The new bytes, as any object with the buffer protocol; None removes the chunk."""
-    if_absent: bool = False
-    """Keep an existing chunk unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ class ShardForm:
 
     def replaces_all(self, changes: Iterable[ChunkChange]) -> bool:
         """Whether the changes replace every chunk, so that the old shard need not be read."""
-        return len({change.chunk for change in changes if not change.if_absent}) == self.count
+        return len({change.chunk for change in changes}) == self.count
 
 
 @lru_cache(maxsize=64)
@@ -143,7 +141,7 @@ def apply(chunks: dict[Place, Any], changes: Iterable[ChunkChange]) -> bool:
     for change in changes:
         if change.value is None:
             changed |= chunks.pop(change.chunk, None) is not None
-        elif not (change.if_absent and change.chunk in chunks):
+        else:
             chunks[change.chunk] = change.value
             changed = True
     return changed

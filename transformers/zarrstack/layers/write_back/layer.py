@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import threading
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
@@ -26,7 +24,6 @@ from ...system.shared_locks import may_block, run_to_completion
 from ...system.zarr_internals import sync
 from .waiting import STORED, Budget, Table, Value, flush, gate_of, others_at, storing, table_at, tables
 
-logger = logging.getLogger("zarrstack.write-back")
 DEFAULT_BYTES: Final = 256 * 10**6
 
 
@@ -217,7 +214,7 @@ class WriteBack(StorageTransformer):
         waiting = None if (table := self._table) is None else table.by_key.get(key)
         async with storing(self._where, key if waiting is None else waiting.name):
             dropped = {each: value for each, value in self._below(key).items() if each == key}
-            await run_to_completion(_awaited(act))
+            await run_to_completion(act())
             if (table := self._table) is not None:
                 table.settle(dropped)
 
@@ -227,14 +224,13 @@ class WriteBack(StorageTransformer):
         await self._settled()
         async with gate_of(self._where).writing():
             dropped = self._below(folder_prefix(prefix))
-            await run_to_completion(_awaited(partial(remove_below, self._store, prefix)))
+            await run_to_completion(remove_below(self._store, prefix))
             if (table := self._table) is not None:
                 table.settle(dropped)
 
     # -- listing ---------------------------------------------------------------------------------------
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key with this prefix, waiting or stored."""
         await self._settled()
         waiting = self._below(prefix)
         async for key in self._store.list_prefix(prefix):
@@ -252,7 +248,6 @@ class WriteBack(StorageTransformer):
             yield name
 
     async def getsize_prefix(self, prefix: str) -> int:
-        """Total length in bytes of all values below a path."""
         await self._settled()
         folder = folder_prefix(prefix)
         if self._below(folder):
@@ -277,54 +272,20 @@ class WriteBack(StorageTransformer):
             sync(self._flush_own())
         super().flush_sync()
 
-    async def _flush_own(self, *, seen: bool = True) -> None:
+    async def _flush_own(self) -> None:
         if (table := self._table) is not None:
-            await flush(table, seen=seen)
+            await flush(table)
 
     def close(self) -> None:
-        """Store what waits, then close the store below.
-
-        In an event loop that cannot wait for it, this begins when the loop runs on; await `flush` first to
-        know that it has ended, and of errors.
-        """
-        if self._store is UNBOUND:
-            return
-        if may_block():
+        """Store what waits, then close the store below; UsageError as of `flush_sync`."""
+        if self._store is not UNBOUND:
             self.flush_sync()
-        elif self._table is not None:
-            _begin(self._close_later())
-            return
-        super().close()
-
-    async def _close_later(self) -> None:
-        await self._flush_own(seen=False)
-        await self.flush()
-        super().close()
+            super().close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._store is not UNBOUND:
             self.flush_sync()
         return super().__reduce__()
-
-
-async def _awaited(act: Callable[[], Awaitable[None]]) -> None:
-    await act()
-
-
-_closing: set[asyncio.Task[None]] = set()
-
-
-def _begin(work: Coroutine[Any, Any, None]) -> None:
-    """Close a store in the running event loop, which cannot wait for it."""
-    task = asyncio.ensure_future(work)
-    _closing.add(task)
-    task.add_done_callback(_ended)
-
-
-def _ended(task: asyncio.Task[None]) -> None:
-    _closing.discard(task)
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.warning("layer 'write-back': a change could not be stored at close(): %r", error)
 
 
 def _at_exit() -> None:

@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from zarr import config
 from zarr.abc.store import Store
 from zarr.buffer import default_buffer_prototype
 
-from ...base.array_documents import is_document
+from ...base.array_documents import is_document, parse
+from ...base.chunks import DOCUMENTS, ArrayChunks
 from ...base.locations import Location
+from ...core.paths import ancestors
 from ...system.fork_safety import new_lock, reset_after_fork
 from ...system.rate_limits import Places
 from ...system.shared_locks import SharedLock, lock_of, run_to_completion
-from .order import steps
 
 Value: TypeAlias = bytes | None
 """A new value; None removes the key."""
@@ -290,12 +292,11 @@ class Budget:
         *,
         only_whole: bool = False,
         unless_stored_since: tuple[Value, int] | None = None,
-        seen: bool = True,
     ) -> bool:
         """Store changes of an object, of all its keys or some; return whether there were any.
 
         `unless_stored_since` is an earlier value of the object's one key, and its `stores` then. If storing
-        fails, the changes stay. An error that is not `seen` by a caller is raised by the next `put`, too.
+        fails, the changes stay. An error that no caller sees is raised by the next `put`.
         """
         async with AsyncExitStack() as locks:
             if waiting.keys:
@@ -319,8 +320,7 @@ class Budget:
             except asyncio.CancelledError:
                 raise
             except Exception:
-                if seen:
-                    self.failed.pop(waiting, None)
+                self.failed.pop(waiting, None)
                 raise
         return True
 
@@ -342,7 +342,7 @@ class Budget:
         self.failed.pop(waiting, None)
 
 
-async def flush(table: Table, prefix: str = "", *, seen: bool = True) -> None:
+async def flush(table: Table, prefix: str = "") -> None:
     """Store what waits for the keys with this prefix: values, then the documents that describe them.
 
     The first error is raised after the others of its step; the steps that follow are not begun.
@@ -353,23 +353,23 @@ async def flush(table: Table, prefix: str = "", *, seen: bool = True) -> None:
         stores = {each.name: each.stores for each in objects}
         documents = {key: value for key, value in table.documents().items() if value is not None}
     first, then, last = steps(changes, documents)
-    await _store_all(objects, first, seen=seen)
+    await _store_all(objects, first)
     for some in then:
         await gather_all(
-            each.budget.store(each, unless_stored_since=(changes[each.name], stores[each.name]), seen=seen)
+            each.budget.store(each, unless_stored_since=(changes[each.name], stores[each.name]))
             for each in objects
             if each.name in some
         )
-    await _store_all(objects, last, seen=seen)
+    await _store_all(objects, last)
 
 
-async def _store_all(objects: Iterable[WaitingObject], keys: set[str], *, seen: bool) -> None:
+async def _store_all(objects: Iterable[WaitingObject], keys: set[str]) -> None:
     """Store the changes of these keys, as many objects at once as zarr's option `async.concurrency` says."""
     free = asyncio.Semaphore(config.get("async.concurrency") or 1)
 
     async def one(waiting: WaitingObject) -> None:
         async with free:
-            await waiting.budget.store(waiting, keys, seen=seen)
+            await waiting.budget.store(waiting, keys)
 
     await gather_all(one(each) for each in objects if not keys.isdisjoint(list(each.changes)))
 
@@ -384,3 +384,51 @@ async def gather_all(work: Iterable[Awaitable[Any]]) -> None:
 
 def _length(value: Value) -> int:
     return 0 if value is None else len(value)
+
+
+# The order: a crash between two changes loses nothing. Documents come after the values that they describe,
+# those of arrays before those of the groups above. Only the chunks that a smaller shape removes are removed
+# after the document with that shape: zarr-python removes them first, and would lose them if it stopped there.
+
+
+def steps(
+    changes: Mapping[str, bytes | None], documents: Mapping[str, bytes]
+) -> tuple[set[str], list[set[str]], set[str]]:
+    """The keys of these changes in their order: before the documents, the documents, and after them.
+
+    `documents` are all that wait, also those above the changes.
+    """
+    shapes = _shapes(documents)
+    last = {
+        key
+        for key, value in changes.items()
+        if value is None and not is_document(key) and _is_outside(key, shapes)
+    }
+    own = [key for key in changes if is_document(key)]
+    own.sort(key=_rank)
+    first = set(changes) - set(own) - last
+    return first, [set(keys) for _, keys in groupby(own, key=_rank)], last
+
+
+def _rank(key: str) -> tuple[int, bool]:
+    return -key.count("/"), key.endswith(".zmetadata")
+
+
+def _shapes(documents: Mapping[str, bytes]) -> dict[str, ArrayChunks | None]:
+    """The arrays whose documents wait, by path; None for one with a grid that is not known here."""
+    shapes = {}
+    for key, content in documents.items():
+        path, _, name = key.rpartition("/")
+        document = parse(content) if name in DOCUMENTS else None
+        if document is not None and "shape" in document:
+            shapes[path] = ArrayChunks.of(path, document)
+    return shapes
+
+
+def _is_outside(key: str, shapes: Mapping[str, ArrayChunks | None]) -> bool:
+    """Whether a key may be a chunk that its array no longer has according to the document that waits."""
+    for path in ancestors(key):
+        if path in shapes:
+            array = shapes[path]
+            return array is None or array.outside(key)
+    return False
