@@ -261,6 +261,8 @@ def _head(
         return (*transposes, middle if same else CodecSpec("bytes"))
     stored = middle.configuration.get("endian", "little") if middle.name == "bytes" else "little"
     endian = stored if recipe.endian == "keep" else recipe.endian
+    if data_type.name == "bfloat16" and endian != "little":
+        raise UnsupportedError("bfloat16 is written in little-endian order only", found="--set endian=big")
     if data_type.numpy.names is not None and endian == "big":
         endian = "little"
         _struct_note(problems, middle)
@@ -287,8 +289,8 @@ def _permutation(transposes: tuple[CodecSpec, ...], ndim: int) -> tuple[int, ...
 
 
 def has_byte_order(dtype: np.dtype[Any]) -> bool:
-    """Whether the `bytes` codec requires a byte order: multi-byte numbers, `U`, any struct."""
-    return dtype.names is not None or (dtype.kind not in "SV" and dtype.itemsize > 1)
+    """Whether the `bytes` codec requires a byte order: multi-byte numbers, `U`, any struct, bfloat16."""
+    return dtype.names is not None or bool(dtype.metadata) or (dtype.kind not in "SV" and dtype.itemsize > 1)
 
 
 def _requested_head(head: tuple[CodecSpec, ...], data_type: DataType, ndim: int) -> tuple[CodecSpec, ...]:

@@ -29,7 +29,7 @@ from zarrstack.core.paths import join
 
 from ..core.codec_table import REGISTERED_FILTERS
 from ..core.data_types.compare import Values
-from ..core.data_types.v3 import DataType
+from ..core.data_types.v3 import DataType, fill_from_json, fill_to_json
 from ..core.problems import refusal
 from ..planning.equal_chains import numcodecs_form
 from ..storage.base import Storage
@@ -68,8 +68,15 @@ def parse(document: JSONObject) -> ArrayV3Metadata:
 
 
 def with_known_filters(document: JSONObject) -> JSONObject:
-    """The document, with filters of numcodecs for equal registered ones that this zarr-python lacks."""
+    """The document, with filters of numcodecs for equal registered ones that this zarr-python lacks.
+
+    bfloat16 is read as raw bytes, which is what is compared.
+    """
     codecs = document.get("codecs") or []
+    if document.get("data_type") == "bfloat16":
+        raw = DataType("raw_bytes", {"length_bytes": 2})
+        fill = fill_from_json(document["fill_value"], DataType("bfloat16")).tobytes()
+        return {**document, "data_type": raw.to_json(), "fill_value": fill_to_json(fill, raw)}
     if not any(name in json.dumps(codecs) for name in REGISTERED_FILTERS) or _reads_registered_filters():
         return document
     try:

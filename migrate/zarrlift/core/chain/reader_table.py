@@ -52,6 +52,7 @@ _TABLE: Final[Mapping[str, Sequence[tuple[str, Register | None, str]]]] = Mappin
             ("numpy.datetime64 numpy.timedelta64 bytes", "zarr-extensions", BY_PYTHON_ZARRS.refused_by),
             ("string", "zarr-extensions", BY_MOST.refused_by),
             ("struct", "zarr-extensions", BY_NONE.refused_by),
+            ("bfloat16", "zarr-extensions", "zarr-python zarrs xarray zarrita neuroglancer gdal"),
             ("null_terminated_bytes", None, BY_PYTHON.refused_by),
             ("variable_length_bytes", None, BY_PYTHON_ZARRS.refused_by),
             ("raw_bytes", None, "zarrs zarrita neuroglancer gdal"),

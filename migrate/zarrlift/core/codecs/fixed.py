@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from zarrstack.core.errors import CastError, MetadataError
+from zarrstack.core.errors import CastError, MetadataError, UnsupportedError
 
 from ..codec_facts import wrong_member
 from ..codec_table import require_facts
@@ -52,6 +52,8 @@ class Bytes(ArrayCodec):
     def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
         endian = require_facts(spec.name).read(spec)["endian"]
         native = _fixed_type(spec, inner_chunk)
+        if native.metadata and endian != "little":
+            raise UnsupportedError("bfloat16 values are read in little-endian order only", found=str(endian))
         return cls(spec, inner_chunk, native.newbyteorder(">" if endian == "big" else "<"))
 
     @property

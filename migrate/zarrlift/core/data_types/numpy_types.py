@@ -25,8 +25,11 @@ CORE: Final = (
 )
 VARIABLE: Final = frozenset({"string", "bytes", "variable_length_bytes", "object"})
 """Types of variable length; `object` is this project's and never written."""
+BFLOAT16: Final = np.dtype("V2", metadata={"v3": "bfloat16"})
+"""The stored bytes of `bfloat16`, little-endian: numpy has no such numbers, so nothing computes with them."""
 PLAIN: Final[Mapping[str, np.dtype[Any]]] = {
     **{name: np.dtype(name) for name in CORE},
+    "bfloat16": BFLOAT16,
     **dict.fromkeys(sorted(VARIABLE), np.dtype(object)),
 }
 """Types without a configuration."""
@@ -112,9 +115,9 @@ def to_numpy(name: str, configuration: Mapping[str, JSON], *, depth: int = 0) ->
         members = [
             (label, to_numpy(*parse_name(inner), depth=depth + 1)) for label, inner in fields(configuration)
         ]
-        if any(dtype.hasobject for _, dtype in members):
+        if any(dtype.hasobject or dtype.metadata for _, dtype in members):
             raise UnsupportedError(
-                "a struct may not hold fields of variable length", found=excerpt(configuration)
+                "a struct may not hold fields of variable length or of bfloat16", found=excerpt(configuration)
             )
         if sum(dtype.itemsize for _, dtype in members) > MAX_ITEM_BYTES:
             raise UnsupportedError("a struct is too large", expected=f"at most {MAX_ITEM_BYTES} bytes")
@@ -159,6 +162,8 @@ def to_v3(dtype: np.dtype[Any], *, depth: int = 0) -> JSON:
         raise UnsupportedError("a sub-array field has no v3 data type", found=str(dtype))
     if dtype.kind == "T":
         return "string"
+    if dtype.metadata is not None and "v3" in dtype.metadata:
+        return str(dtype.metadata["v3"])
     if dtype.num < _FIRST_USER_TYPE:
         if (plain := _BY_KIND.get((dtype.kind, dtype.itemsize))) is not None:
             return plain

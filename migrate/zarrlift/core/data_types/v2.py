@@ -21,8 +21,8 @@ from zarrstack.core.errors import MetadataError, UnsupportedError
 from zarrstack.core.json_text import JSON, excerpt
 
 from .fill_forms import from_base64, listed, read_fill, refusing, to_base64
-from .numpy_types import MAX_DEPTH, MAX_ITEM_BYTES
-from .v3 import DataType, zero_fill
+from .numpy_types import BFLOAT16, MAX_DEPTH, MAX_ITEM_BYTES
+from .v3 import DataType, fill_from_json, zero_fill
 
 _TYPESTR: Final = re.compile(
     r"(?P<order>[<>|])(?P<kind>[biufcSUVMmO])(?P<size>0|[1-9][0-9]{0,9})?(?:\[(?P<unit>[0-9]{0,10}[a-zA-Z]+)\])?"
@@ -34,7 +34,7 @@ _TIME_UNIT: Final = re.compile(
     r"(?P<scale>[1-9][0-9]{0,9})?(?P<unit>Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as|generic)"
 )
 _TENSORSTORE: Final = re.compile(r"bfloat16|float8_\w+|u?int[24]")
-"""Names of tensorstore 0.1.86's own types, which numpy does not have."""
+"""Names of tensorstore 0.1.86's own types, which numpy does not have. It stores bfloat16 little-endian."""
 _MAX_SUBARRAY_NDIM: Final = 32
 
 
@@ -48,7 +48,7 @@ def parse_v2_dtype(data: JSON) -> np.dtype[Any]:
     struct, zarr-python 2.4 to 2.18), which is called `f1` after its position, as numpy and therefore
     zarr-python 2 name it. Refused: `|i4` and `=i4`, whose byte order is unknown.
     """
-    return _dtype(data, 0)
+    return BFLOAT16 if data == "bfloat16" else _dtype(data, 0)
 
 
 def _dtype(data: JSON, depth: int) -> np.dtype[Any]:
@@ -205,6 +205,8 @@ def v2_fill_to_scalar(data: JSON, dtype: np.dtype[Any]) -> Any:
     """
     if data is None or dtype.kind == "O":
         return data
+    if dtype.metadata:
+        return fill_from_json(data, DataType("bfloat16"))
     with refusing(data, f"a value of dtype {dtype.str if dtype.names is None else dtype}"):
         return read_fill(data, dtype, _specified)
 

@@ -29,7 +29,18 @@ from .fill_forms import (
     to_base64,
     whole_number,
 )
-from .numpy_types import LENGTHS, PLAIN, STRUCTS, TIMES, VARIABLE, fields, parse_name, to_numpy, to_v3
+from .numpy_types import (
+    BFLOAT16,
+    LENGTHS,
+    PLAIN,
+    STRUCTS,
+    TIMES,
+    VARIABLE,
+    fields,
+    parse_name,
+    to_numpy,
+    to_v3,
+)
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -153,6 +164,9 @@ def fill_to_json(value: Any, data_type: DataType) -> JSON:
     if data_type.name == "object":
         return value
     scalar = _scalar(value, data_type)
+    if data_type.name == "bfloat16":
+        single = np.array(int(scalar.view("<u2")) << 16, "u4").view("f4")
+        return fill_form(single, single.dtype, lambda nan: str(_hexadecimal(nan))[:6])
     kind = scalar.dtype.kind
     if kind == "O":
         return scalar.item() if data_type.name == "string" else to_base64(scalar.item())
@@ -186,7 +200,19 @@ def fill_from_json(data: JSON, data_type: DataType) -> Any:
             if data_type.name == "string":
                 return expect(data, str)
             return listed(data) if isinstance(data, list) else from_base64(data)
+        if data_type.name == "bfloat16":
+            return _bfloat16(data)
         return read_fill(data, data_type.numpy.newbyteorder("<"), _other_forms)
+
+
+def _bfloat16(data: JSON) -> Any:
+    """The bytes of the nearest bfloat16, ties to even, as tensorstore 0.1.86 rounds; a NaN keeps its bits."""
+    is_bits = isinstance(data, str) and data.startswith("0x")
+    single = read_fill(f"{data}0000" if is_bits else data, np.dtype("<f4"))
+    bits = int(single.view("u4"))
+    if not np.isnan(single):
+        bits += 0x7FFF + (bits >> 16 & 1)
+    return np.array(bits >> 16, "<u2").view(BFLOAT16)[()]
 
 
 def _other_forms(data: JSON, stored: np.dtype[Any]) -> JSON:

@@ -142,6 +142,8 @@ def packing(text: JSON, dtype: Dtype) -> CodecSpec:
         if _is_big(dtype):
             return CodecSpec("numpy_bytes", {"dtype": text})
         return CodecSpec("bytes", {"endian": "little"})
+    if dtype.metadata:  # bfloat16
+        return CodecSpec("bytes", {"endian": "little"})
     if dtype.kind in "SVb" or dtype.itemsize == 1:
         return CodecSpec("bytes")
     return CodecSpec("bytes", {"endian": "big" if _is_big(dtype) else "little"})

@@ -117,7 +117,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> V2Array:
     whole, notes = undo(raw, None, DTYPE_DEVIATIONS)
     core = {name: value for name, value in whole.items() if name in MEMBERS}
     dtype = _dtype(core, problems)
-    document, more = undo(core, dtype, DEVIATIONS)
+    document, more = undo(core, None if dtype is not None and dtype.metadata else dtype, DEVIATIONS)
     problems.extend((*notes.values(), *more.values()))
     # Shape and chunks are checked elsewhere, so that equal documents are equal here.
     document = {**document, "shape": [1] * (ndim or 0), "chunks": [1] * (ndim or 0)}

@@ -117,7 +117,9 @@ def test_a_long_double_is_told_by_name():
         parse_v2_dtype("<f12")
 
 
-@pytest.mark.parametrize("data", ["bfloat16", "float8_e4m3fn", "int4", "uint4", [["a", "|V0", [2]]]], ids=str)
+@pytest.mark.parametrize(
+    "data", [[["a", "bfloat16"]], "float8_e4m3fn", "int4", "uint4", [["a", "|V0", [2]]]], ids=str
+)
 def test_types_that_numpy_lacks_are_told_by_name(data):
     with pytest.raises(UnsupportedError) as caught:
         parse_v2_dtype(data)
