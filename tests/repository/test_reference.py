@@ -170,12 +170,10 @@ def test_the_defaults_of_a_recipe_are_those_of_an_empty_file() -> None:
     assert parse_recipe({}) == Recipe()
 
 
-def test_sections_have_priority_over_options_and_these_over_the_file() -> None:
-    file = parse_recipe({"order": "C", "endian": "big", "arrays": {"a": {"order": "F"}}})
-    given = parsed("migrate", ["a", "--recipe", "file.toml", "--set", "order=keep"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zarrlift.cli.options.load_recipe", lambda _: file)
-        recipe = given.recipe()
+def test_sections_have_priority_over_options_and_these_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "file.toml"
+    file.write_text('order = "C"\nendian = "big"\n[arrays.a]\norder = "F"\n')
+    recipe = parsed("migrate", ["a", "--recipe", str(file), "--set", "order=keep"]).recipe()
     assert [recipe.for_array(path).order for path in ("a", "b")] == ["F", "keep"]
     assert recipe.for_array("b").endian == "big"
 

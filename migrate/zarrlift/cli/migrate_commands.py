@@ -25,7 +25,7 @@ from ..recipe.options import (
     values,
 )
 from .exit_codes import DONE, PARTLY
-from .options import Given, load_recipe, usage
+from .options import Given, usage
 from .session import Answer, write
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def verify(given: Given) -> Answer:
             destination,
             full=given.full,
             no_list=given.no_list,
-            recipe=load_recipe(given.recipe_file),
+            recipe=given.recipe_file,
             progress=progress,
             **given.of(Describing, JobPlace, Executing),
             **given.storage(unnamed or ("src",)),

@@ -11,7 +11,7 @@ from ..core.units import count_text, safe
 from ..recipe.options import Describing
 from ..report import blocks as b
 from .exit_codes import DONE, PARTLY
-from .options import Given, load_recipe, usage
+from .options import Given, usage
 from .session import Answer, plain, say
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def show(given: Given) -> Answer:
     from .. import models
     from ..formats.tree.documents import levels
 
-    recipe = load_recipe(given.recipe_file)
+    recipe = given.recipe_file
     if given.flat and given.consolidated or (recipe is not None and given.as_ is None):
         raise usage("--flat and --consolidated exclude each other, and --recipe requires --as v3")
     result = models.show(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
@@ -239,24 +238,15 @@ class Given(Namespace):
 
     def recipe(self) -> Recipe:
         """The recipe of the file, or the default one, modified by the other options; UsageError."""
-        from ..recipe import recipe
-        from ..recipe.parsing import parse_conventions, require_conventions
+        from ..recipe.asked import asked_recipe
 
         given = {name: value for name, value in vars(self).items() if value not in (None, False)}
         base = {name: value for name, value in given.items() if name in ARRAY_OPTIONS}
-        require_conventions(parse_conventions(base.get("conventions", "auto")))
         base |= {name: value for name, value in self._settings().items() if name in ARRAY_OPTIONS}
         if "casting" in base and self.recipe_file is None and "dtype" not in base:
             raise usage("--set casting=... requires --dtype", expected="--dtype NAME")
         whole = {name: vars(self)[name] for name in WHOLE_OPTIONS if vars(self)[name] is not None}
-        for name in whole.keys() & {"include", "exclude"}:
-            whole[name] = tuple(whole[name])
-        if "model" in whole:
-            from ..models.requirement import load as load_model
-
-            whole["model"] = load_model(whole["model"]).named()
-        result = load_recipe(self.recipe_file) or recipe.Recipe()
-        return replace(result, base=replace(result.base, **base), **whole)
+        return asked_recipe(self.recipe_file, {**base, **whole})
 
     def reading(self) -> dict[str, Any]:
         """What `--set` gives of how an archive is read, as arguments; UsageError."""
@@ -294,15 +284,6 @@ def usage(message: str, *, expected: str | None = None, advice: str | None = Non
     from zarrstack.core.errors import UsageError
 
     return UsageError(message, expected=expected, advice=advice)
-
-
-def load_recipe(path: str | None) -> Recipe | None:
-    """The recipe in a TOML file, if one is given; raises UsageError."""
-    if path is None:
-        return None
-    from ..recipe.toml_file import load_recipe as load
-
-    return load(path)
 
 
 def by_place(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Literal, Unpack, overload
 
 from zarrstack.core.errors import UsageError
 
@@ -10,11 +10,13 @@ from ..archive.nodes import Archive
 from ..formats.describe import describe, open_source
 from ..planning.planner import inspected
 from ..planning.plans import Plan
+from ..recipe.asked import RecipeForm
 from ..recipe.keywords import (
     DescribingKeywords,
     JobPlaceKeywords,
     MovedKeywords,
     PlacesKeywords,
+    RecipeKeywords,
     RequestKeywords,
     RunningKeywords,
     SourceOptionsKeywords,
@@ -29,8 +31,7 @@ from ..recipe.options import (
     VerifyLevel,
     Watching,
 )
-from ..recipe.recipe import Recipe
-from ..recipe.signatures import explicit, given
+from ..recipe.signatures import explicit, given, with_recipe
 from ..storage.open_storage import Place
 from .archive_run import ArchiveRequest, migrate_archive
 from .executors import RunOptions
@@ -45,11 +46,11 @@ class _Describing(DescribingKeywords, SourceOptionsKeywords):
     """The options of `inspect`."""
 
 
-class _Planning(RequestKeywords, PlacesKeywords):
+class _Planning(RecipeKeywords, RequestKeywords, PlacesKeywords):
     """The options of `plan`."""
 
 
-class _Migrating(RequestKeywords, PlacesKeywords, JobPlaceKeywords, RunningKeywords, WatchingKeywords):
+class _Migrating(_Planning, JobPlaceKeywords, RunningKeywords, WatchingKeywords):
     """The options of `migrate`."""
 
 
@@ -97,7 +98,7 @@ def plan(
     source: Place,
     destination: Place | None = None,
     *,
-    recipe: Recipe | None = None,
+    recipe: RecipeForm | None = None,
     **options: Unpack[_Planning],
 ) -> Plan:
     """Return the complete plan of `migrate` without writing anything.
@@ -116,20 +117,41 @@ def plan(
     >>> [(array.path, array.route.name) for array in plan.arrays]
     [('lat', 'relink'), ('lon', 'relink'), ('sst', 'recode'), ('time', 'relink')]
     """
-    named = {"source": source, "destination": destination, "recipe": recipe or Recipe()}
-    migration, job = given({**options, **named}, ArchiveRequest, JobPlace)
+    named = {"source": source, "destination": destination, **with_recipe(options, recipe)}
+    migration, job = given(named, ArchiveRequest, JobPlace)
     return migration.preview(job)
 
 
+@overload
+def migrate(
+    source: Place,
+    destination: Place | None = None,
+    *,
+    recipe: RecipeForm | None = None,
+    dry_run: Literal[False] = False,
+    progress: ProgressChoice = None,
+    **options: Unpack[_Migrating],
+) -> Outcome: ...
+@overload
+def migrate(
+    source: Place,
+    destination: Place | None = None,
+    *,
+    recipe: RecipeForm | None = None,
+    dry_run: Literal[True],
+    progress: ProgressChoice = None,
+    **options: Unpack[_Migrating],
+) -> Plan: ...
 @explicit
 def migrate(
     source: Place,
     destination: Place | None = None,
     *,
-    recipe: Recipe | None = None,
+    recipe: RecipeForm | None = None,
+    dry_run: bool = False,
     progress: ProgressChoice = None,
     **options: Unpack[_Migrating],
-) -> Outcome:
+) -> Outcome | Plan:
     """Migrate an archive to Zarr v3, to a new place or in place.
 
     A second call with the same arguments resumes an interrupted job; it changes nothing if the job is
@@ -137,7 +159,15 @@ def migrate(
 
     - `source`, `destination`: a path, a URL supported by fsspec (with `storage_options` and
       `dest_storage_options`), a zarr store or a store path.
-    - `recipe`: the requested changes.
+    - `recipe`: the requested changes, as a `Recipe`, the path of a TOML file, or a dict with its content.
+    - `codecs`, `dtype`, `casting`, `endian`, `order`, `key_encoding`, `separator`, `chunks`, `shards`,
+      `shard_index`, `shard_index_location`, `drop_empty`, `objects`, `allow_pickle`, `zero_fill`,
+      `attributes`, `conventions`, `multiscale`, `ome`: changes of all arrays, such as `shards="auto"`, of
+      which `ArrayRecipe` describes each. They replace the general part of `recipe`; its sections have
+      priority.
+    - `include`, `exclude`, `consolidate`, `memory`, `model`: those of `Recipe`, such as
+      `include="images/**"`.
+    - `dry_run`: return the plan, as `plan` does, and write nothing.
     - `format`: that of the source, if several are present; by default it is detected.
     - `in_place`: add metadata of Zarr v3 to the source, without a destination, and move no chunk.
     - `job`: the path of the job file.
@@ -178,14 +208,14 @@ def migrate(
 
     Examples
     --------
-    >>> recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:3"))
-    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr", recipe=recipe, workers=2)
+    >>> outcome = zarrlift.migrate("ocean.zarr", "new.zarr", codecs="zstd:3", workers=2)
     >>> outcome.ok, outcome.arrays_done
     (True, 4)
     """
-    named = {"source": source, "destination": destination, "recipe": recipe or Recipe()}
-    arguments = {**options, **named}
-    migration, job, running, watching = given(arguments, ArchiveRequest, JobPlace, Running, Watching)
+    named = {"source": source, "destination": destination, **with_recipe(options, recipe)}
+    migration, job, running, watching = given(named, ArchiveRequest, JobPlace, Running, Watching)
+    if dry_run:
+        return migration.preview(job)
     if destination is None and not migration.in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
     run_options = RunOptions.of(running, migration)

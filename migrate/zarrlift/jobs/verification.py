@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 
 from ..errors import JobError, WorkerError
+from ..recipe.asked import RecipeForm, asked_recipe
 from ..recipe.keywords import DescribingKeywords, ExecutingKeywords, JobPlaceKeywords, PlacesKeywords
 from ..recipe.options import (
     Describing,
@@ -62,7 +63,7 @@ def verify(
     destination: Place | None = None,
     *,
     full: bool = False,
-    recipe: Recipe | None = None,
+    recipe: RecipeForm | None = None,
     no_list: bool = False,
     progress: ProgressChoice = None,
     **options: Unpack[_Verifying],
@@ -116,18 +117,20 @@ def verify(
     pair = _Pair.open((source, destination), known_job, described, stated, places, run_options.limit)
     spec = pair.access() if full and run_options.elsewhere else None
     if recipe is None and pair.known_job is not None:
-        recipe = Recipe.from_json(pair.known_job.header["recipe"])
+        asked = Recipe.from_json(pair.known_job.header["recipe"])
+    else:
+        asked = asked_recipe(recipe, {})
     with (
         _listings(pair, lists=not no_list, full=full) as listings,
         ticking(progress) as display,
-        _elsewhere(spec, run_options, None if recipe is None else recipe.memory) as elsewhere,
+        _elsewhere(spec, run_options, asked.memory) as elsewhere,
     ):
         report = verify_archives(
             pair.archive,
             pair.first,
             pair.second,
             full=full,
-            recipe=recipe,
+            recipe=asked,
             progress=display,
             threads=executing.workers,
             elsewhere=elsewhere,

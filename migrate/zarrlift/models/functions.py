@@ -11,8 +11,8 @@ from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.json_text import JSONObject
 
 from ..formats.describe import open_source
+from ..recipe.asked import RecipeForm, asked_recipe
 from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
-from ..recipe.recipe import Recipe
 from ..recipe.signatures import explicit
 from ..storage.local.files import is_file
 from ..storage.open_storage import Place, is_url
@@ -47,12 +47,16 @@ class Reading(_Describing, total=False):
     """How an archive is read; the arguments of `show`."""
 
     migrated: bool
-    recipe: Recipe | None
+    recipe: RecipeForm | None
 
 
 @explicit
 def show(
-    place: Modelled, *, migrated: bool = False, recipe: Recipe | None = None, **options: Unpack[_Describing]
+    place: Modelled,
+    *,
+    migrated: bool = False,
+    recipe: RecipeForm | None = None,
+    **options: Unpack[_Describing],
 ) -> Hierarchy:
     """The model of an archive: v2 and v3 unchanged, other formats as the v3 model of their layout.
 
@@ -74,14 +78,14 @@ def show(
     ['lat', 'lon', 'sst', 'time']
     """
     if isinstance(place, Hierarchy):
-        return as_v3(place, recipe) if migrated else place
+        return as_v3(place, asked_recipe(recipe, {})) if migrated else place
     if isinstance(place, dict) or is_model_file(place):
         read = checked_model(place, "the model") if isinstance(place, dict) else read_model(place)  # type: ignore[arg-type]
-        return as_v3(read, recipe) if migrated else read
+        return as_v3(read, asked_recipe(recipe, {})) if migrated else read
     target: Any = getattr(place, "store_path", place)  # for an object that zarr has opened
     storage, reading, format = open_source(target, options)  # noqa: A001 - as in the public functions
     hierarchy = read_hierarchy(storage, format=format, options=reading)
-    return as_v3(hierarchy, recipe) if migrated else hierarchy
+    return as_v3(hierarchy, asked_recipe(recipe, {})) if migrated else hierarchy
 
 
 def is_model_file(place: object) -> bool:

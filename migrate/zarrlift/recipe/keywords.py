@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import TypedDict
 
+from zarrstack.core.json_text import JSONObject
+
+from ..core.data_types.v3 import DataType
 from ..storage.open_storage import Place
+from .changes import (
+    Attributes,
+    Casting,
+    Endian,
+    IndexLocation,
+    KeyEncodingName,
+    Multiscale,
+    Objects,
+    OmeVersion,
+    Order,
+    Separator,
+    ShardIndexCodec,
+    ZeroFill,
+)
 from .options import Axes, ExecutorChoice, Format, Link, PathText, StorageOptions, VerifyLevel
+from .parsing import ShardRequest
+from .recipe import CodecForms, RequiredModel
 
 
 class ReadingKeywords(TypedDict, total=False):
@@ -91,3 +112,32 @@ class UpdatingKeywords(TypedDict, total=False):
 
     delete: bool
     force: bool
+
+
+class RecipeKeywords(TypedDict, total=False):
+    """A recipe for all arrays, and of the whole archive; None is what the recipe has."""
+
+    codecs: CodecForms | None
+    dtype: str | JSONObject | DataType | None
+    casting: Casting | None
+    endian: Endian | None
+    order: Order | None
+    key_encoding: KeyEncodingName | None
+    separator: Separator | None
+    chunks: str | Sequence[int] | None
+    shards: str | ShardRequest | Sequence[int] | None
+    shard_index: ShardIndexCodec | None
+    shard_index_location: IndexLocation | None
+    drop_empty: bool | None
+    objects: Objects | None
+    allow_pickle: bool | None
+    zero_fill: ZeroFill | None
+    attributes: Attributes | None
+    conventions: str | Sequence[str | type] | None
+    multiscale: Multiscale | None
+    ome: OmeVersion | None
+    memory: str | int | None
+    include: str | Sequence[str] | None
+    exclude: str | Sequence[str] | None
+    consolidate: bool | None
+    model: str | os.PathLike[str] | RequiredModel | None

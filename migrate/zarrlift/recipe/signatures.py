@@ -5,12 +5,15 @@ For type checkers they are `Unpack` of a TypedDict, made of those in `keywords`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from inspect import Parameter, signature
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .options import TABLES
+from .options import TABLES, flag_of, rows
+
+if TYPE_CHECKING:
+    from .asked import RecipeForm
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -32,6 +35,33 @@ def explicit(function: Function) -> Function:
         own.append(Parameter(word, Parameter.KEYWORD_ONLY, default=default, annotation=text))
     function.__signature__ = signature(function).replace(parameters=own)  # type: ignore[attr-defined]
     return function
+
+
+def with_recipe(options: Mapping[str, Any], recipe: RecipeForm | None) -> dict[str, Any]:
+    """The keywords of a function, with one recipe of its argument and of those that change it; UsageError."""
+    from .asked import asked_recipe
+    from .changes import ARRAY_OPTIONS, WHOLE_OPTIONS
+
+    words = {*ARRAY_OPTIONS, *WHOLE_OPTIONS}
+    changes = {name: value for name, value in options.items() if name in words and value is not None}
+    others = {name: value for name, value in options.items() if name not in words}
+    return {**others, "recipe": asked_recipe(recipe, changes)}
+
+
+def _unknown(word: str, tables: Iterable[type]) -> TypeError:
+    """The error for a keyword that a function does not have, with the one that was probably meant."""
+    from zarrstack.core.similar_names import nearest
+
+    from .changes import ARRAY_OPTIONS, WHOLE_OPTIONS
+    from .other_words import OTHER_OPTIONS
+
+    known = dict(rows(*tables))
+    if any(each.name == "recipe" for table in tables for each in fields(table)):
+        known |= {**ARRAY_OPTIONS, **WHOLE_OPTIONS}
+    flag = OTHER_OPTIONS.get(word.replace("_", "-"))
+    meant = next((name for name, row in known.items() if flag in flag_of(name, row).split()), None)
+    near = meant or nearest(word, known)
+    return TypeError(f"unexpected keyword argument {word!r}" + (f"; did you mean {near!r}?" if near else ""))
 
 
 @overload
@@ -60,5 +90,5 @@ def given(options: Mapping[str, Any], *tables: type) -> Any:
         for table in tables
     ]
     if left:
-        raise TypeError(f"unexpected keyword argument {next(iter(left))!r}")
+        raise _unknown(next(iter(left)), tables)
     return groups[0] if len(groups) == 1 else tuple(groups)

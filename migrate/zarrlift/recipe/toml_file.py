@@ -18,11 +18,11 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import canonical
+from zarrstack.core.similar_names import nearest
 from zarrstack.core.sizes import parse_size
 
 from ..core.problems import JoinedProblems
@@ -137,8 +137,8 @@ def _fields(
     for key, value in table.items():
         name = key.replace("-", "_")
         if name not in ARRAY_OPTIONS:
-            near = get_close_matches(name, names, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known names are {', '.join(names)}"
+            near = nearest(name, names)
+            hint = f"; did you mean {near!r}?" if near else f"; known names are {', '.join(names)}"
             problems.append(f"{place}{key}: unknown name{hint}")
             continue
         try:

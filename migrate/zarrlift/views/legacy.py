@@ -22,6 +22,7 @@ from zarrstack.core.paths import prefix_of
 from zarrstack.layers.readonly import ReadOnlyLayer
 
 from ..formats.describe import open_source
+from ..recipe.asked import RecipeForm, asked_recipe
 from ..recipe.keywords import DescribingKeywords, SourceOptionsKeywords
 from ..recipe.options import Reading
 from ..recipe.recipe import Recipe
@@ -44,12 +45,12 @@ class _Describing(DescribingKeywords, SourceOptionsKeywords):
 class Opening(_Describing, total=False):
     """The arguments of `open` besides the place."""
 
-    recipe: Recipe | None
+    recipe: RecipeForm | None
 
 
 @explicit
 def open(  # noqa: A001 - what readers of archives expect it to be called
-    source: Place, *, path: str = "", recipe: Recipe | None = None, **options: Unpack[_Describing]
+    source: Place, *, path: str = "", recipe: RecipeForm | None = None, **options: Unpack[_Describing]
 ) -> zarr.Group | zarr.Array[Any]:
     """Open a group or array of any archive with zarr-python 3, immediately and read-only.
 
@@ -75,7 +76,8 @@ def open(  # noqa: A001 - what readers of archives expect it to be called
     array([-89., -87., -85.])
     """
     storage, reading, format = open_source(source, options)  # noqa: A001 - as in the public functions
-    view = view_of(storage, format=format, reading=reading, recipe=recipe)
+    asked = None if recipe is None else asked_recipe(recipe, {})
+    view = view_of(storage, format=format, reading=reading, recipe=asked)
     place = path.strip("/")
     view.require_node(place)
     return zarr.open(view, path=place, mode="r", zarr_format=3)

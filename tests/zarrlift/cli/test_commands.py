@@ -308,7 +308,7 @@ def test_a_model_becomes_part_of_the_recipe(fakes, tmp_path):
     for words in (["migrate", "--dry-run", "a"], ["migrate", "a", "b"]):
         main([*words, "--model", str(tmp_path / "model.json")])
         model = fakes["plan" if "--dry-run" in words else "migrate"].kwargs["recipe"].model
-        assert (model.name, model.content) == (str(tmp_path / "model.json"), '{"properties":{}}')
+        assert (model.name, model.content) == (str(tmp_path / "model.json"), '{"properties": {}}')
     assert main(["migrate", "--dry-run", "a", "--model", str(tmp_path / "nowhere.json")]) == 2
 
 

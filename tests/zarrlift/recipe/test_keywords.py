@@ -6,17 +6,24 @@ python tests/zarrlift/recipe/test_keywords.py     write zarrlift/recipe/keywords
 from __future__ import annotations
 
 import inspect
+import re
+import tomllib
 import typing
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import zarr
 
 import zarrlift
 import zarrlift.models
 import zarrstack
-from zarrlift.recipe import keywords
+from zarrlift.recipe import changes, keywords
+from zarrlift.recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
 from zarrlift.recipe.options import TABLES
+from zarrlift.recipe.recipe import ArrayRecipe
+from zarrstack.core.errors import UsageError
 
 FUNCTIONS = [
     (module, name)
@@ -27,6 +34,9 @@ FUNCTIONS = [
 FUNCTIONS += [(zarrlift.Batch, name) for name in ("run", "resume", "verify", "update", "finish", "undo")]
 
 
+LITERALS = sorted(name for name, kind in vars(changes).items() if typing.get_origin(kind) is typing.Literal)
+
+
 def text() -> str:
     """The module with one TypedDict for each table."""
     lines = [
@@ -34,10 +44,20 @@ def text() -> str:
         "",
         "from __future__ import annotations",
         "",
+        "import os",
+        "from collections.abc import Sequence",
         "from typing import TypedDict",
         "",
+        "from zarrstack.core.json_text import JSONObject",
+        "",
+        "from ..core.data_types.v3 import DataType",
         "from ..storage.open_storage import Place",
+        "from .changes import (",
+        *(f"    {name}," for name in LITERALS),
+        ")",
         "from .options import Axes, ExecutorChoice, Format, Link, PathText, StorageOptions, VerifyLevel",
+        "from .parsing import ShardRequest",
+        "from .recipe import CodecForms, RequiredModel",
     ]
     for table in TABLES:
         bases = [base for base in table.__bases__ if base in TABLES]
@@ -46,7 +66,25 @@ def text() -> str:
         lines += ["", "", f"class {table.__name__}Keywords({above}, total=False):"]
         lines += [f'    """{(table.__doc__ or "").strip()}"""', ""]
         lines += [f"    {each.name}: {each.type}" for each in fields(table) if each.name not in known]
+    lines += ["", "", "class RecipeKeywords(TypedDict, total=False):"]
+    lines += ['    """A recipe for all arrays, and of the whole archive; None is what the recipe has."""', ""]
+    lines += [f"    {name}: {kind}" for name, kind in recipe_types().items()]
     return "\n".join(lines) + "\n"
+
+
+def recipe_types() -> dict[str, str]:
+    """The forms in which each option of a recipe may be given, as in its dataclasses."""
+    parsed = re.compile(r"_Parsed\[(?P<given>(?:[^,\[]|\[[^\]]*\])*), .*\]")
+    forms = {name: parsed.sub(r"\g<given>", ArrayRecipe.__annotations__[name]) for name in ARRAY_OPTIONS}
+    whole = {
+        "memory": "str | int", "include": "str | Sequence[str]", "exclude": "str | Sequence[str]",
+        "consolidate": "bool", "model": "str | os.PathLike[str] | RequiredModel",
+    }  # fmt: skip
+    assert whole.keys() == WHOLE_OPTIONS.keys()
+    return {
+        name: kind if kind.endswith("| None") else f"{kind} | None"
+        for name, kind in {**forms, **whole}.items()
+    }
 
 
 def test_every_table_is_a_type_of_keywords() -> None:
@@ -74,9 +112,56 @@ def test_help_names_every_keyword_with_its_default(module: object, name: str) ->
     assert not [each for each in shown.values() if each.kind is each.VAR_KEYWORD]
 
 
-def test_a_keyword_that_no_function_has_is_refused() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'follow_link'"):
-        zarrlift.plan("a.zarr", "b.zarr", follow_link=True)  # type: ignore[call-arg]
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    {
+        "follow_link": "follow_links",
+        "compressor": "codecs",
+        "shard": "shards",
+        "source_format": "format",
+    }.items(),
+)
+def test_a_wrong_keyword_is_refused_with_the_right_one(wrong: str, right: str) -> None:
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{wrong}'; did you mean '{right}'"):
+        zarrlift.plan("a.zarr", "b.zarr", **{wrong: 1})  # type: ignore[call-arg]
+
+
+def test_every_option_of_a_recipe_is_a_keyword_of_what_plans() -> None:
+    for function in (zarrlift.migrate, zarrlift.plan, zarrlift.batch):
+        assert recipe_types().keys() <= inspect.signature(function).parameters.keys()
+
+
+def test_a_recipe_is_given_in_any_form_and_keywords_replace_its_general_part(tmp_path: Path) -> None:
+    zarr.save_array(tmp_path / "a.zarr", np.arange(100), zarr_format=2, path="x")
+    toml = 'codecs = "gzip:1"\n[arrays."**"]\nshards = "auto"\n'
+    (tmp_path / "recipe.toml").write_text(toml)
+    asked = zarrlift.Recipe(
+        base=zarrlift.ArrayRecipe(codecs="gzip:1"), sections=(("**", (("shards", "auto"),)),)
+    )
+    for form in (asked, tmp_path / "recipe.toml", str(tmp_path / "recipe.toml"), tomllib.loads(toml)):
+        plain = zarrlift.plan(tmp_path / "a.zarr", recipe=form)
+        assert plain.recipe == asked
+        changed = zarrlift.plan(tmp_path / "a.zarr", recipe=form, codecs="zstd:3", chunks=[10], include="x")
+        base = zarrlift.ArrayRecipe(codecs="zstd:3", chunks="10")
+        assert changed.recipe == replace(asked, base=base, include=("x",))
+
+
+def test_what_is_no_recipe_is_refused(tmp_path: Path) -> None:
+    zarr.save_array(tmp_path / "a.zarr", np.arange(100), zarr_format=2)
+    for wrong in (
+        {"recipe": 5}, {"recipe": {"codec": "zstd"}}, {"memory": "much"}, {"codecs": "zstdd"},
+        {"recipe": zarrlift.ArrayRecipe()}, {"include": ["[a"]}, {"model": tmp_path / "none.json"},
+    ):  # fmt: skip
+        with pytest.raises(UsageError):
+            zarrlift.plan(tmp_path / "a.zarr", **wrong)  # type: ignore[call-overload,arg-type]
+
+
+def test_a_dry_run_is_the_plan_and_writes_nothing(tmp_path: Path) -> None:
+    zarr.save_array(tmp_path / "a.zarr", np.arange(100), zarr_format=2)
+    plan = zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr", shards="auto", dry_run=True)
+    same = zarrlift.plan(tmp_path / "a.zarr", tmp_path / "b.zarr", shards="auto")
+    assert plan == replace(same, free_bytes=plan.free_bytes)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
 
 
 if __name__ == "__main__":

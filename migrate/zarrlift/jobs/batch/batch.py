@@ -18,16 +18,17 @@ from zarrstack.core.errors import UsageError
 
 from ...core.problems import any_refusal, command
 from ...errors import Interrupted, JobError
+from ...recipe.asked import RecipeForm
 from ...recipe.keywords import (
     PlacesKeywords,
+    RecipeKeywords,
     RequestKeywords,
     RunningKeywords,
     UpdatingKeywords,
     WatchingKeywords,
 )
-from ...recipe.options import PathText, Places, Request, Running, Updating, Watching, values
-from ...recipe.recipe import Recipe
-from ...recipe.signatures import explicit, given
+from ...recipe.options import PathText, Places, Running, Updating, Watching, values
+from ...recipe.signatures import explicit, given, with_recipe
 from ...storage.local.own_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
@@ -226,7 +227,7 @@ def _is_running(path: Path) -> bool:
     return False
 
 
-class _Batching(RequestKeywords, RunningKeywords, PlacesKeywords, WatchingKeywords):
+class _Batching(RecipeKeywords, RequestKeywords, RunningKeywords, PlacesKeywords, WatchingKeywords):
     """The options of `batch`."""
 
 
@@ -238,7 +239,7 @@ def batch(
     only: str | None = None,
     run: bool = True,
     dry_run: bool = False,
-    recipe: Recipe | None = None,
+    recipe: RecipeForm | None = None,
     progress: ProgressChoice = None,
     **options: Unpack[_Batching],
 ) -> Batch:
@@ -273,10 +274,11 @@ def batch(
     >>> batch.outcome.counts
     {'done': 2}
     """
-    request, running, opening, watching = given(options, Request, Running, Places, Watching)
+    wanted, running, opening, watching = given(
+        with_recipe(options, recipe), RowRequest, Running, Places, Watching
+    )
     how: How = {**values(running, Running), **values(opening, Places), **values(watching, Watching)}  # type: ignore[typeddict-item]
     texts = [os.fspath(place) for place in places]
-    wanted = RowRequest(recipe=recipe or Recipe(), **values(request, Request))
     if lists := [text for text in texts if is_list(text)]:
         if len(texts) > 1 or to is not None or list_file is not None or wanted != RowRequest():
             raise UsageError(
