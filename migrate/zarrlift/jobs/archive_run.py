@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -145,10 +145,14 @@ def migrate_archive(
         if decision == "resume":
             from .opened_job import UnclaimedJob, open_claimed
             from .resume.resume_job import resume_job
+            from .update.update import changed_since
 
             existing = UnclaimedJob(verb="resume", path=path, ends=ends, options=options)
             with open_claimed(existing, claim, progress) as open_job:
-                return open_job.end(resume_job(open_job))
+                outcome = resume_job(open_job)
+                if outcome.state == "nothing to do" and outcome.ok and not options.no_list:
+                    outcome = replace(outcome, problems=(*outcome.problems, *changed_since(open_job)))
+                return open_job.end(outcome)
         with (
             checks_for(ends.source, ends.destination, options.verify) as checks,
             new_job(request, ends, path, claim, options, progress) as (job, plan, inventories),
@@ -221,15 +225,21 @@ def decide(job: Job, ends: Endpoints, request: ArchiveRequest) -> Literal["resum
         raise JobError(
             "this destination belongs to a different job",
             key=str(job.path),
-            found=_kind_of_job(plan, same_places=same_places),
+            found=_kind_of_job(plan, request, same_places=same_places),
             advice=f"{'Undo it' if ends.in_place else 'Undo it, use --overwrite'}, or give another --job.",
         )
     return "resume"
 
 
-def _kind_of_job(plan: Plan, *, same_places: bool) -> str:
+def _kind_of_job(plan: Plan, request: ArchiveRequest, *, same_places: bool) -> str:
     if same_places:
-        return "a job of the same source and destination with other options"
+        general = [
+            {**recipe, **recipe["base"]} for recipe in (plan.recipe.to_json(), request.recipe.to_json())
+        ]
+        names = {name for each in general for name in each} - {"base"}
+        other = sorted(name for name in names if general[0].get(name) != general[1].get(name))
+        words = ", ".join(name.replace("_", "-") for name in other) or "way of reading"
+        return f"a job of the same source and destination with another {words}"
     return f"{plan.source} in place" if plan.in_place else f"{plan.source} to {plan.destination}"
 
 

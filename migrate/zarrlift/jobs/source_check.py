@@ -66,7 +66,7 @@ def source_changed(
     key: str | None = None,
     found: str | None = None,
     expected: str | None = None,
-    advice: str = _UNDO,
+    advice: str | None = _UNDO,
 ) -> Problem:
     """The problem for a node whose source changed since planning."""
     return Problem(

@@ -106,6 +106,8 @@ def headline(outcome: Outcome) -> str:
     """The result in one sentence."""
     time = duration_text(outcome.seconds)
     match outcome.state:
+        case "nothing to do" if _is_outdated(outcome):
+            return "Not up to date: the source has changed since this job has copied it. Nothing was changed."
         case "nothing to do":
             return "Nothing to do: this job is already complete. Nothing was changed."
         case "undone":
@@ -119,6 +121,12 @@ def headline(outcome: Outcome) -> str:
         case state:
             wrong = f", {text}" if (text := _counts(outcome)) else ""
             return f"{_arrays(outcome, state)}{wrong}{_moved(outcome)} in {time}{_rate(outcome)}."
+
+
+def _is_outdated(outcome: Outcome) -> bool:
+    """Whether a job is complete, and its source has changed since."""
+    changed = any(problem.kind == "source-changed" for problem in outcome.problems)
+    return outcome.state == "nothing to do" and changed and not outcome.ok
 
 
 def _arrays(outcome: Outcome, state: str) -> str:
@@ -160,6 +168,8 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
         if plan is not None and plan.in_place and not outcome.groups_done:
             yield "No group document was written, so readers see the archive as before.", ()
         yield "After the cause is fixed:", ("resume", outcome.job)
+    elif _is_outdated(outcome):
+        yield "To take over what has changed:", ("update", outcome.job)
     elif outcome.state == "done" and plan is not None and plan.in_place:
         yield "To compare every value:", ("verify", outcome.job, "--full")
         yield "To remove the legacy metadata, after a verification:", ("finish", outcome.job)

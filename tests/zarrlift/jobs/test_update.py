@@ -171,6 +171,26 @@ def later(file: Path) -> None:
     os.utime(file, ns=(now, now))
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+def test_another_migration_of_a_source_that_has_changed_names_what_has(
+    in_place: bool, source: Path, destination: Path
+) -> None:
+    how: dict[str, Any] = {"in_place": True} if in_place else {"destination": destination}
+    zarrlift.migrate(source, **how)
+    assert zarrlift.migrate(source, **how).problems == ()
+    array = next(node.path for node in zarrlift.inspect(source, format="zarr2").nodes if "/" in node.path)
+    (source / array / ".zattrs").write_text('{"other": 1}')
+    before = tree(source.parent)
+    outcome = zarrlift.migrate(source, **how)
+    assert not outcome.ok and outcome.state == "nothing to do"
+    (problem,) = outcome.problems
+    assert (problem.node, problem.kind, problem.found) == (array, "source-changed", "other metadata")
+    assert tree(source.parent) == before
+    assert zarrlift.migrate(source, no_list=True, **how).ok  # not even looked at
+    assert zarrlift.update(outcome.job).ok
+    assert zarrlift.migrate(source, **how).problems == ()
+
+
 def test_what_others_changed_is_named_and_kept(tmp_path: Path) -> None:
     source, result = changed_archive(tmp_path)
     later(result / "h/rewrite/c/1/1")

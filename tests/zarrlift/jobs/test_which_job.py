@@ -35,8 +35,9 @@ OTHER = Recipe(base=ArrayRecipe(codecs="zstd:3"))
 def test_a_job_with_other_options_is_called_that(source: Path, destination: Path) -> None:
     zarrlift.migrate(source, destination)
     with pytest.raises(JobError, match="belongs to a different job") as told:
-        zarrlift.migrate(source, destination, recipe=OTHER)
-    assert told.value.problem.found == "a job of the same source and destination with other options"
+        zarrlift.migrate(source, destination, recipe=OTHER, include="**", shard_index="bytes")
+    found = "a job of the same source and destination with another codecs, include, shard-index"
+    assert told.value.problem.found == found
     assert told.value.problem.advice == "Undo it, use --overwrite, or give another --job."
 
 

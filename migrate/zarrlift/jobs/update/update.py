@@ -11,9 +11,11 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Unpack
 
+from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join
 
 from ...core.json_document import document
+from ...core.units import count_text
 from ...planning.inventories import Inventories, digest
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.keywords import (
@@ -50,7 +52,7 @@ from ..reconcile import reconcile
 from ..refusals import refuse_empty, refuse_unmet
 from ..resume.published_arrays import hide_incomplete, with_problems
 from ..run import OpenJob
-from ..source_check import last_inventories, later_inventories, replace_inventory
+from ..source_check import last_inventories, later_inventories, replace_inventory, source_changed
 from .objects import below_first, clear
 from .steps import Steps, UpdatePlan, UpdatePolicy
 
@@ -84,6 +86,28 @@ def compared(
     plan = fresh.with_nodes(reconcile(job, old, fresh, policy))
     policy.keep_root(plan)
     return plan, policy.steps
+
+
+def changed_since(open_job: OpenJob) -> tuple[Problem, ...]:
+    """The problems of nodes of which the source has changed since the job, which is complete, has copied it.
+
+    Listings are compared as for an update; nothing is changed.
+    """
+    with closing(last_inventories(open_job.job)) as before:
+        _, steps = compared(open_job.job, open_job.ends, before, Inventories(), open_job.progress, Updating())
+    problems: list[Problem] = []
+    for node in steps.nodes:
+        found = {
+            "new": f"a new {node.kind}",
+            "changed": f"{count_text(node.objects, 'changed object')}" if node.objects else "other metadata",
+            "replaced": f"another {node.kind}",
+            "removed": f"no {node.kind}",
+        }.get(node.action)
+        changed = source_changed(
+            node.path, "the source has changed since this job has copied it", found=found, advice=None
+        )
+        problems += node.problems if node.action == "kept" else (changed,)
+    return tuple(problems)
 
 
 def update_job(open_job: OpenJob, updating: Updating = Updating()) -> Outcome:  # noqa: B008 - frozen
