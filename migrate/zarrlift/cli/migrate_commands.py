@@ -296,17 +296,14 @@ def ask(question: Question | None, *, yes: bool, needed: str | None = None) -> C
     """
 
     def first() -> None:
-        if question is None or yes:
+        is_terminal = sys.stdin.isatty()
+        if question is None or yes or not (is_terminal or needed):
             return
-        if not sys.stdin.isatty():
-            if needed is not None:
-                raise usage(
-                    f"{needed} requires confirmation before it deletes", expected="--yes, or a terminal"
-                )
-            return
-        text = question()
+        text = question()  # first, since it says if there is nothing to delete
         if text is None:
             return
+        if not is_terminal:
+            raise usage(f"{needed} requires confirmation before it deletes", expected="--yes, or a terminal")
         write(f"{text} [y/N] ", sys.stderr)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise usage("nothing was deleted")

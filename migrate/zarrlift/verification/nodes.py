@@ -53,8 +53,9 @@ class Differences:
     def add(self, problems: Iterable[Problem]) -> None:
         """Add problems."""
         for problem in problems:
-            self.count += problem.severity != "warning"
-            if len(self.listed) < MAX_LISTED:
+            is_difference = problem.severity != "warning"
+            self.count += is_difference
+            if (self.count <= MAX_LISTED) if is_difference else (len(self.listed) < MAX_LISTED):
                 self.listed.append(problem.at(node=self.node))
 
     def say(self, what: str, found: object, expected: object, *, kind: str = "verify-metadata") -> None:

@@ -143,6 +143,14 @@ def test_where_nobody_can_be_asked_nothing_is_deleted_without_yes(
     assert main([command, str(source), "-y"]) == 0
 
 
+@pytest.mark.parametrize("command", ["undo", "finish"])
+def test_where_there_is_no_job_nothing_is_asked(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(tmp_path / "nothing")]) == 1
+    assert "no job was found for this location" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("command", "question"),
     [
