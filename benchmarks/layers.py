@@ -107,7 +107,7 @@ def costs(kind: str, folder: Path, row: str) -> tuple[float, float]:
 
 def layers(folder: Path, rounds: int) -> None:
     """The difference to the bare store of the same run."""
-    cells: dict[str, list[str]] = {name: [] for name in ("bare store", *variants("MemoryStore", folder))}
+    cells: dict[str, list[str]] = {name: [] for name in ("bare store", *variants(folder))}
     for kind in KINDS:
         contenders = {name: partial(costs, kind, folder, name) for name in cells}
         found = interleaved(contenders, max(rounds, 9) if rounds else 0)
