@@ -305,6 +305,7 @@ def _data_types() -> dict[str, Case]:
             fill="",
         ),
         "bfloat16": Case(values=np.array([[b"\x80\x3f", b"\x10\xc0"]], "V2"), data_type="bfloat16", fill=0.0),
+        "r*": Case(values=np.array([[b"ab", b"cd"]], "V2"), data_type="r16", codecs=[BYTES], fill="AAA="),
         "raw_bytes": Case(
             values=np.array([[b"ab", b"cd"]], "V2"),
             data_type=_length("raw_bytes", 2),

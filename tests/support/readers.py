@@ -141,7 +141,7 @@ def by_tensorstore(root: Path, path: str) -> Seen:
     metadata = array.spec().to_json()["metadata"]
     names = metadata.get("dimension_names")
     values = array.read().result()
-    values = _bytes(values) if metadata["data_type"] == "raw_bytes" else plain(values, array.shape)
+    values = _bytes(values) if array.dtype.name == "byte" else plain(values, array.shape)
     return Seen(
         reader="tensorstore",
         dtype=str(array.dtype),

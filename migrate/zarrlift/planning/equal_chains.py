@@ -25,7 +25,7 @@ from ..core.codec_spec import CodecSpec
 from ..core.codec_table import ARRAY_FILTERS, REGISTERED_FILTERS, facts_of, require_facts
 from ..core.codecs.base import BytesCodec, Size, octets
 from ..core.codecs.registry import compile_bytes_codec
-from ..core.data_types.v3 import DataType, fill_from_json
+from ..core.data_types.v3 import DataType, fill_from_json, fill_to_json
 from ..core.problems import note
 from ..recipe.recipe import ArrayRecipe
 from .recipe_checks import changes_payloads
@@ -41,6 +41,9 @@ _SCALED: Final = "numcodecs.fixedscaleoffset"
 
 def equal_layout(source: Layout, recipe: ArrayRecipe) -> tuple[Layout, tuple[Problem, ...]]:
     """The layout with the names that the result may have, and notes on what has another name or none."""
+    if recipe.codecs.mode == "registered" and (named_type := source.data_type.registered) != source.data_type:
+        fill = fill_from_json(source.fill_value, source.data_type)
+        source = replace(source, data_type=named_type, fill_value=fill_to_json(fill, named_type))
     chain, first = source.chain, source.chain.middle + 1
     if not any(spec.name in ARRAY_FILTERS for spec in chain.codecs[first:]):
         return source, ()

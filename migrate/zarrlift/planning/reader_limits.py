@@ -24,6 +24,7 @@ from ..core.chain.reader_table import (
     features,
     head_features,
     reading,
+    type_name,
 )
 from ..core.codec_table import READERS, SEVERAL
 from ..core.identity_cache import IdentityCache
@@ -55,7 +56,7 @@ def _layout_features(layout: Layout) -> tuple[str, ...]:
 def codec_problems(layout: Layout) -> list[Problem]:
     """Warnings with the readers that do not support a result's codecs or data type, or misread it."""
     rows: list[tuple[str, Row]] = []
-    if (row := data_types().get(layout.data_type.name)) is not None:
+    if (row := data_types().get(type_name(layout.data_type.name))) is not None:
         rows.append((f"data type {row.name}", row))
     for spec in layout.chain.codecs:
         if (row := codecs().get(spec.name)) is not None and all(other is not row for _, other in rows):

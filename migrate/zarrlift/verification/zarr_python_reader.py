@@ -68,19 +68,21 @@ def parse(document: JSONObject) -> ArrayV3Metadata:
 
 
 def with_known_filters(document: JSONObject) -> JSONObject:
-    """The document, with filters of numcodecs for equal registered ones that this zarr-python lacks.
+    """The document, with data types and filters that zarr-python 3.1 reads for equal registered ones.
 
     bfloat16 is read as raw bytes, which is what is compared.
     """
     codecs = document.get("codecs") or []
-    if document.get("data_type") == "bfloat16":
-        raw = DataType("raw_bytes", {"length_bytes": 2})
-        fill = fill_from_json(document["fill_value"], DataType("bfloat16")).tobytes()
-        return {**document, "data_type": raw.to_json(), "fill_value": fill_to_json(fill, raw)}
-    if not any(name in json.dumps(codecs) for name in REGISTERED_FILTERS) or _reads_registered_filters():
-        return document
     try:
         data_type = DataType.from_json(document["data_type"])
+        is_raw = data_type.name == "bfloat16"
+        named = DataType("raw_bytes", {"length_bytes": 2}) if is_raw else data_type.known
+        if named.to_json() != document["data_type"]:
+            fill = fill_from_json(document["fill_value"], data_type)
+            form = fill_to_json(fill.tobytes() if is_raw else fill, named)
+            document = {**document, "data_type": named.to_json(), "fill_value": form}
+        if not any(name in json.dumps(codecs) for name in REGISTERED_FILTERS) or _reads_registered_filters():
+            return document
         return {**document, "codecs": numcodecs_form(codecs, data_type, document["fill_value"])}
     except (ZarrstackError, KeyError):  # zarr-python reports what is wrong
         return document

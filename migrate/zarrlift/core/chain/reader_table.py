@@ -22,6 +22,7 @@ from zarrstack.core.json_text import JSON, JSONObject
 
 from ..codec_facts import Register
 from ..codec_table import BY_MOST, BY_NONE, BY_PYTHON, BY_PYTHON_ZARRS, READERS, TABLE
+from ..data_types.numpy_types import RAW_BITS
 
 EVERY_COPY: Final = ("zarr-python", "tensorstore")
 """The readers for which every copy is made."""
@@ -36,6 +37,7 @@ _EXACT: Final = 2**53
 
 LATER: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "data type struct": "zarr-python 3.4",
         "codec scale_offset": "zarr-python 3.4 and zarrita.js 0.7",
         "codec cast_value": "zarr-python 3.4 with the package cast-value-rs, and zarrita.js 0.7",
     }
@@ -56,6 +58,7 @@ _TABLE: Final[Mapping[str, Sequence[tuple[str, Register | None, str]]]] = Mappin
             ("null_terminated_bytes", None, BY_PYTHON.refused_by),
             ("variable_length_bytes", None, BY_PYTHON_ZARRS.refused_by),
             ("raw_bytes", None, "zarrs zarrita neuroglancer gdal"),
+            ("r*", "core", "zarr-python zarrs xarray zarrita neuroglancer gdal"),
         ),
         "chunk keys:": (("default v2", "core", ""),),
     }
@@ -181,7 +184,7 @@ def attribute_features(attributes: JSON) -> tuple[str, ...]:
 
 def _head(document: JSONObject) -> Iterator[str]:
     data_type = document["data_type"]
-    yield f"data type {data_type if isinstance(data_type, str) else data_type['name']}"
+    yield f"data type {type_name(data_type if isinstance(data_type, str) else data_type['name'])}"
     yield from _codecs(document["codecs"])
     yield f"chunk keys: {document['chunk_key_encoding']['name']}"
     names = document.get("dimension_names")
@@ -194,6 +197,11 @@ def _head(document: JSONObject) -> Iterator[str]:
     if 0 in document["shape"]:
         yield "shape: a length of 0"
     yield from _fill(document["fill_value"])
+
+
+def type_name(name: str) -> str:
+    """The name of a data type in the table: `r*` for raw bits of any number."""
+    return "r*" if RAW_BITS.fullmatch(name) else name
 
 
 def _codecs(codecs: Iterable[Any]) -> Iterator[str]:

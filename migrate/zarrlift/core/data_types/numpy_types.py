@@ -45,7 +45,7 @@ UNITS: Final = ("generic", "Y", "M", "W", "D", "h", "m", "s", "ms", "us", "μs",
 
 _OTHER_NAMES: Final = {"complex_float32": "complex64", "complex_float64": "complex128"}
 """Registered aliases (zarr-extensions, data-types), which zarr-python does not know."""
-_RAW_BITS: Final = re.compile(r"r([1-9][0-9]{0,10})")
+RAW_BITS: Final = re.compile(r"r([1-9][0-9]{0,10})")
 """The core name of raw bits, which zarrs and tensorstore write; zarr-python reads `raw_bytes` only."""
 
 MAX_ITEM_BYTES: Final = 2**31 - 1
@@ -67,7 +67,7 @@ def parse_name(data: JSON) -> tuple[str, Mapping[str, JSON]]:
     else that is not a name or an object with a name.
     """
     if isinstance(data, str):
-        if (bits := _RAW_BITS.fullmatch(data)) and int(bits[1]) % 8 == 0:
+        if (bits := RAW_BITS.fullmatch(data)) and int(bits[1]) % 8 == 0:
             return "raw_bytes", {"length_bytes": int(bits[1]) // 8}
         return _OTHER_NAMES.get(data, data), {}
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
@@ -92,6 +92,9 @@ def to_numpy(name: str, configuration: Mapping[str, JSON], *, depth: int = 0) ->
     if name in PLAIN:
         _members(name, configuration)
         return PLAIN[name]
+    if (bits := RAW_BITS.fullmatch(name)) and int(bits[1]) % 8 == 0:
+        _members(name, configuration)
+        name, configuration = "raw_bytes", {"length_bytes": int(bits[1]) // 8}
     if name in LENGTHS:
         _members(name, configuration, "length_bytes")
         kind, unit = LENGTHS[name]

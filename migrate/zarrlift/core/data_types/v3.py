@@ -33,6 +33,7 @@ from .numpy_types import (
     BFLOAT16,
     LENGTHS,
     PLAIN,
+    RAW_BITS,
     STRUCTS,
     TIMES,
     VARIABLE,
@@ -87,9 +88,21 @@ class DataType:
         zarr-python 3.4.2 writes `struct`, which 3.1.6 does not know; and both write `variable_length_bytes`,
         although they also read `bytes`.
         """
-        if self.name in STRUCTS:
+        if self.name in STRUCTS or RAW_BITS.fullmatch(self.name):
             return DataType.from_numpy(self.numpy)
         return DataType("bytes") if self.name == "variable_length_bytes" else self
+
+    @property
+    def registered(self) -> DataType:
+        """The same type under its registered name, which fewer readers know."""
+        if self.name == "raw_bytes":
+            return DataType(f"r{8 * self.numpy.itemsize}")
+        if self.name != "structured":
+            return self
+        types = ((label, inner.registered if inner.fields else inner) for label, inner in self.fields)
+        return DataType(
+            "struct", {"fields": [{"name": label, "data_type": inner.to_json()} for label, inner in types]}
+        )
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -158,8 +171,9 @@ def fill_to_json(value: Any, data_type: DataType) -> JSON:
     Forms (https://zarr-specs.readthedocs.io/en/latest/v3/data-types/#permitted-fill-values, and as read by
     zarr-python 3.1.6 and 3.4.2, observed): numbers; "NaN", "Infinity", "-Infinity", hexadecimal strings for
     NaNs with another payload or sign; pairs for complex; times as int64; text for `fixed_length_utf32` and
-    `string`; base64 for all other bytes, and for structs, packed and little-endian. Values of `object` are
-    unchanged.
+    `string`; base64 for all other bytes, and for structs, packed and little-endian; for the registered
+    `struct`, an object with a value per field. tensorstore 0.1.86 reads `r16` with base64 only, zarrs both
+    that and the core's list. Values of `object` are unchanged.
     """
     if data_type.name == "object":
         return value
@@ -168,6 +182,8 @@ def fill_to_json(value: Any, data_type: DataType) -> JSON:
         single = np.array(int(scalar.view("<u2")) << 16, "u4").view("f4")
         return fill_form(single, single.dtype, lambda nan: str(_hexadecimal(nan))[:6])
     kind = scalar.dtype.kind
+    if data_type.name == "struct":
+        return {label: fill_to_json(scalar[label][()], inner) for label, inner in data_type.fields}
     if kind == "O":
         return scalar.item() if data_type.name == "string" else to_base64(scalar.item())
     if kind == "M" and np.datetime_data(scalar.dtype)[0] == "generic":
