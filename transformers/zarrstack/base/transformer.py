@@ -79,10 +79,11 @@ class StorageTransformer(Layer):
     set_sync: ClassVar[Any] = None
     delete_sync: ClassVar[Any] = None
 
-    def __init_subclass__(cls, overrides: Sequence[str] = (), **kwargs: Any) -> None:
-        """Refuse names that zarr and zarrstack use themselves, except those that `overrides` lists."""
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse names that zarr and zarrstack use themselves, in other packages."""
         super().__init_subclass__(**kwargs)
-        if reserved := sorted((set(vars(cls)) & _internals()) - set(overrides)):
+        reserved = sorted(set(vars(cls)) & _internals())
+        if reserved and not cls.__module__.startswith("zarrstack."):
             raise TypeError(
                 f"the class {cls.__name__} defines {reserved[0]}, which zarr or zarrstack calls for its own "
                 "purposes. Choose another name."

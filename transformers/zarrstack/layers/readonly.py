@@ -12,7 +12,7 @@ from ..base.transformer import StorageTransformer
 from ..core.errors import UsageError
 
 
-class ReadOnlyLayer(StorageTransformer, overrides=["_check_writable"]):
+class ReadOnlyLayer(StorageTransformer):
     """A layer that cannot be written to; every mutating call raises a UsageError that names the key."""
 
     awaits_only_below = True
