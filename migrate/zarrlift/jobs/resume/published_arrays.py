@@ -194,7 +194,7 @@ def _missing(
 ) -> MissingObjects | None:
     """What a listing of the array lacks; None if that is nothing, `_NOT_KNOWN` if nothing is known."""
     stays = array.route.name == "stay"
-    if not destination.can_list or not (array.tasks or stays):
+    if not destination.can_list or not (array.tasks or stays or array.changes is not None):
         return None
     present = None if inventory is None else inventory.indexes
     missing = missing_objects(array, present, destination, recorded)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -139,16 +139,19 @@ class UpdatePolicy(Policy):
         now: Inventories,
         ends: tuple[Storage, Storage],
         updating: Updating,
+        incomplete: Collection[str | None] = (),
     ) -> None:
         """`old` is the plan of the job, `fresh` one of the present source; `ends` are both places.
 
-        `before` has the inventories of the last run, `now` those of the fresh plan.
+        `before` has the inventories of the last run, `now` those of the fresh plan. `incomplete` are the
+        paths of arrays that are written again as a whole.
         """
         self._rows = {row.path: row for row in job.nodes()}
         self._old = {node.path: node for node in old.nodes}
         self._before, self._now = before, now
         self._source, self._destination = ends
         self._updating = updating
+        self._incomplete = incomplete
         self._consolidates = fresh.consolidate
         self._reconsolidated = fresh.consolidate != old.consolidate
         self._conflicts = Conflicts(job, old, *ends)
@@ -209,6 +212,8 @@ class UpdatePolicy(Policy):
         if isinstance(earlier, GroupPlan) and isinstance(new, GroupPlan):
             return self._groups(row, earlier, new)
         if isinstance(earlier, ArrayPlan) and isinstance(new, ArrayPlan):
+            if new.path in self._incomplete and new.route.name != "stay":
+                return self._replace(earlier, new)
             whole = replace(earlier, changes=None)
             plan = self._arrays(row, whole, new)
             return earlier if plan is whole else plan  # its recorded tasks are those of its last update

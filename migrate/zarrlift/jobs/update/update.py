@@ -7,6 +7,7 @@ anything is changed, as work that is not done, so that an update that was killed
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 from typing import Unpack
@@ -66,10 +67,12 @@ def compared(
     updating: Updating,
     *,
     elsewhere: bool = False,
+    incomplete: Collection[str | None] = (),
 ) -> tuple[Plan, Steps]:
     """The plan after the update, and what leads to it.
 
-    `before` has the inventories of the last run; `now` receives those of the present source.
+    `before` has the inventories of the last run; `now` receives those of the present source. `incomplete`
+    are the paths of arrays that are written again as a whole.
     """
     old = job.plan()
     with listing_shown(progress, lambda: now.listed):
@@ -82,7 +85,7 @@ def compared(
         )
     refuse_unmet(fresh)
     refuse_empty(fresh)
-    policy = UpdatePolicy(job, old, fresh, before, now, (ends.source, ends.destination), updating)
+    policy = UpdatePolicy(job, old, fresh, before, now, (ends.source, ends.destination), updating, incomplete)
     plan = fresh.with_nodes(reconcile(job, old, fresh, policy))
     policy.keep_root(plan)
     return plan, policy.steps
@@ -131,7 +134,14 @@ def update_job(open_job: OpenJob, updating: Updating = Updating()) -> Outcome:  
         )
         with closing(last_inventories(job)) as before, closing(later_inventories(job, ends.source)) as now:
             plan, steps = compared(
-                job, ends, before, now, progress, updating, elsewhere=options.on_other_machines
+                job,
+                ends,
+                before,
+                now,
+                progress,
+                updating,
+                elsewhere=options.on_other_machines,
+                incomplete={problem.node for problem in lacking} if updating.force else (),
             )
             if not steps.any and job.state == "done" and not open_job.loses:
                 outcome = replace(nothing_to_do(job), problems=steps.problems)

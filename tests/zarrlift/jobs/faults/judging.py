@@ -13,11 +13,38 @@ from typing import Any
 import numpy as np
 import zarr
 from tests.zarrlift.jobs.faults.commands import HUNG, Ended
-from tests.zarrlift.jobs.faults.living_archive import Values, Version
+from tests.zarrlift.jobs.faults.living_archive import UNHEARD, Values, Version
+from zarr.abc.codec import BytesBytesCodec
+from zarr.registry import register_codec
 
 _CODES = frozenset({0, 1, 2, 130})
 """Exit codes that the documentation knows."""
 _FAULTS = ("Traceback", "bug in zarrlift", "did not foresee", "Exception ignored")
+
+
+@dataclass(frozen=True)
+class _Unheard(BytesBytesCodec):
+    """A codec that readers know and zarrlift does not; it changes nothing."""
+
+    is_fixed_size = True
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> _Unheard:
+        return cls()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": UNHEARD}
+
+    async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+        return chunk_bytes
+
+    _encode_single = _decode_single
+
+    def compute_encoded_size(self, input_byte_length: int, _: Any) -> int:
+        return input_byte_length
+
+
+register_codec(UNHEARD, _Unheard)
 
 
 def said_badly(ended: Ended) -> list[str]:

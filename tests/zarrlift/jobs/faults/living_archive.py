@@ -24,7 +24,11 @@ import numpy.typing as npt
 Place: TypeAlias = tuple[int, ...]
 Values: TypeAlias = npt.NDArray[Any]
 CODECS: Final = ("raw", "zlib")
-_N5_TYPES: Final = {"<i4": "int32", "<u2": "uint16", "<f8": "float64"}
+_TYPES: Final = {"<i4": "int32", "<u2": "uint16", "<f8": "float64"}
+_BYTES: Final = {"name": "bytes", "configuration": {"endian": "little"}}
+UNHEARD: Final = "unheard"
+"""A codec that changes nothing, and that zarrlift does not know."""
+_V3_CODECS: Final = {"raw": {"name": UNHEARD}, "zlib": {"name": "gzip", "configuration": {"level": 9}}}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +85,10 @@ class Array:
 
 
 class Archive:
-    """Arrays of two dimensions in the root and in a group, in Zarr v2 or N5."""
+    """Arrays of two dimensions in the root and in a group, in Zarr v2, N5 or Zarr v3.
+
+    Of Zarr v3, those whose codec is "raw" have one that zarrlift does not know.
+    """
 
     def __init__(self, root: Path, format: str, rng: random.Random) -> None:
         self.root = root
@@ -116,7 +123,7 @@ class Archive:
 
     def add(self, name: str, shape: Place, chunks: Place, rng: random.Random) -> None:
         """A new array, of which some chunks are missing."""
-        array = Array(shape, chunks, rng.choice(list(_N5_TYPES)), rng.choice(CODECS))
+        array = Array(shape, chunks, rng.choice(list(_TYPES)), rng.choice(CODECS))
         self.arrays[name] = array
         for place in array.places():
             if rng.random() < 0.85:
@@ -210,7 +217,7 @@ class Archive:
         for place in list(old.stored):
             self._put(self._key(name, place), None)
         chunks = rng.choice((old.chunks, (5, 7), (8, 4)))
-        array = Array(old.shape, chunks, rng.choice(list(_N5_TYPES)), rng.choice(CODECS))
+        array = Array(old.shape, chunks, rng.choice(list(_TYPES)), rng.choice(CODECS))
         self.arrays[name] = array
         for place in array.places():
             self._fill(array, place, rng)
@@ -259,12 +266,16 @@ class Archive:
         if self.format == "n5":
             document = {"n5": "2.5.0"} if not group else {"kind": "group"}
             self._put(f"{prefix}attributes.json", json.dumps(document).encode())
+        elif self.format == "zarr3":
+            self._put(f"{prefix}zarr.json", b'{"zarr_format": 3, "node_type": "group"}')
         else:
             self._put(f"{prefix}.zgroup", b'{"zarr_format": 2}')
 
     def _key(self, name: str, place: Place) -> str:
         if self.format == "n5":
             return "/".join((name, *map(str, reversed(place))))
+        if self.format == "zarr3":
+            return "/".join((name, "c", *map(str, place)))
         return f"{name}/{'.'.join(map(str, place))}"
 
     def _documents(self, array: Array) -> dict[str, Any]:
@@ -273,9 +284,23 @@ class Archive:
                 "attributes.json": {
                     "dimensions": array.shape[::-1],
                     "blockSize": array.chunks[::-1],
-                    "dataType": _N5_TYPES[array.dtype],
+                    "dataType": _TYPES[array.dtype],
                     "compression": {"type": "gzip"} if array.codec == "zlib" else {"type": "raw"},
                     "mark": array.mark,
+                }
+            }
+        if self.format == "zarr3":
+            return {
+                "zarr.json": {
+                    "zarr_format": 3,
+                    "node_type": "array",
+                    "shape": array.shape,
+                    "data_type": _TYPES[array.dtype],
+                    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": array.chunks}},
+                    "chunk_key_encoding": {"name": "default"},
+                    "codecs": [_BYTES, _V3_CODECS[array.codec]],
+                    "fill_value": 0,
+                    "attributes": {"mark": array.mark},
                 }
             }
         return {
@@ -300,7 +325,9 @@ class Archive:
             content = gzip.compress(data, mtime=0) if array.codec == "zlib" else data
         else:
             header, data = b"", chunk.tobytes()
-            content = zlib.compress(data, 1) if array.codec == "zlib" else data
+            content = data
+            if array.codec == "zlib":
+                content = gzip.compress(data, mtime=0) if self.format == "zarr3" else zlib.compress(data, 1)
         if place not in array.damaged:
             return header + content
         number = array.number.to_bytes(4, "big")

@@ -20,6 +20,13 @@ Stamps: TypeAlias = dict[str, tuple[int, int, int]]
 """Inode, size and modification time of every file."""
 LEGACY = frozenset({".zarray", ".zattrs", ".zgroup", ".zmetadata", "attributes.json"})
 """Documents that `finish` deletes."""
+_SAID_OF_ALL = (
+    "is gone",
+    "are gone",
+    "moved, deleted or replaced",
+    "belongs to a different job",
+    "cannot open the job file",
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,9 +165,9 @@ class Site:
     def lost_and_not_named(self, said: str) -> list[str]:
         """Arrays that are visible without their objects, and of which a command says nothing.
 
-        Where documents are gone too, it says so of the result as a whole.
+        Where documents are gone too, or the job cannot be opened, it says so of the result as a whole.
         """
-        if any(words in said for words in ("is gone", "are gone", "moved, deleted or replaced")):
+        if any(words in said for words in _SAID_OF_ALL):
             return []
         names = sorted(name for name in self.lost & self.visible if name not in said)
         return [f"{self.result}/{name} is visible without its objects, and is not named" for name in names]
