@@ -234,6 +234,16 @@ def test_a_copy_that_is_not_equal_is_not_published(
     assert not (destination / "zfp/zarr.json").exists()
 
 
+def test_a_read_that_returns_less_loses_nothing(
+    by_hand: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = os.read
+    monkeypatch.setattr(os, "read", lambda descriptor, length: whole(descriptor, min(length, 3)))
+    assert zarrlift.migrate(by_hand, destination, executor="threads", verify="none").ok
+    monkeypatch.undo()
+    assert unchanged(destination) == unchanged(by_hand)
+
+
 @pytest.mark.parametrize("after", [2, 5, 9, 14, 20, 26])
 def test_a_killed_copy_resumes_to_the_same_bytes(
     after: int, by_hand: Path, destination: Path, monkeypatch: pytest.MonkeyPatch

@@ -459,3 +459,12 @@ def test_what_has_written_can_be_sent_to_another_process(kind: str, tmp_path: Pa
     other = pickle.loads(pickle.dumps(store))
     other.set_sync("a/c", cpu.Buffer.from_bytes(b"y"))
     assert (tmp_path / "a/b").read_bytes() + (tmp_path / "a/c").read_bytes() == b"xy"
+
+
+def test_a_read_that_returns_less_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, whole = tmp_path / "file", os.pread
+    path.write_bytes(bytes(range(100)))
+    monkeypatch.setattr(os, "pread", lambda descriptor, length, at: whole(descriptor, min(length, 3), at))
+    with path.open("rb") as file:
+        assert files.read_at(file.fileno(), 16, 84) == bytes(range(84, 100))
+        assert files.read_at(file.fileno(), 16, 90) == bytes(range(90, 100))

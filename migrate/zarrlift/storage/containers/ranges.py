@@ -80,10 +80,7 @@ class LocalRanges(Ranges):
         try:
             if not has_version(facts, self._version):
                 raise source_object_changed()
-            data = read_at(descriptor, length, start)
-            while len(data) < length and (more := read_at(descriptor, length - len(data), start + len(data))):
-                data += more  # more than one call gives (2 GiB on Linux)
-            return data
+            return read_at(descriptor, length, start)
         finally:
             os.close(descriptor)
 

@@ -51,8 +51,8 @@ def read_small(
     Without bytes behind the payload's end.
 
     A single read suffices if the file is shorter than `expected` bytes. Returns None for a file that is
-    empty, longer than `IN_ONE_READ`, unreadable, or not of this version: `LocalWriter.copy` handles all
-    cases and reports errors. Raises the errors of `payload_check`.
+    empty, read in part, longer than `IN_ONE_READ`, unreadable, or not of this version: `LocalWriter.copy`
+    handles all cases and reports errors. Raises the errors of `payload_check`.
     """
     try:
         descriptor = os.open(path, READING)
@@ -61,7 +61,8 @@ def read_small(
             if len(data) == expected:
                 data += os.read(descriptor, max(IN_ONE_READ + 1 - expected, 0))
             # After the reads, so a write in between is detected.
-            same = version is None or has_version(os.fstat(descriptor), version)
+            facts = os.fstat(descriptor)
+            same = facts.st_size == len(data) and has_version(facts, version)
         finally:
             os.close(descriptor)
     except OSError:

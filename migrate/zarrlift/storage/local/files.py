@@ -143,7 +143,14 @@ def read_file(path: str | os.PathLike[str], bound: ReadLimit, version: Version |
 
 
 def read_at(descriptor: int, length: int, start: int) -> bytes:
-    """Bytes of an open file from `start` on, without a change of its position."""
+    """Bytes of an open file from `start` on, fewer only at its end, without a change of its position."""
+    data = _read_at(descriptor, length, start)  # at most 2 GiB on Linux
+    while 0 < len(data) < length and (more := _read_at(descriptor, length - len(data), start + len(data))):
+        data += more
+    return data
+
+
+def _read_at(descriptor: int, length: int, start: int) -> bytes:
     if sys.platform != "win32":
         return os.pread(descriptor, length, start)
     before = os.lseek(descriptor, 0, os.SEEK_CUR)
