@@ -54,6 +54,11 @@ class View:
                 names.setdefault(parent, []).append(name)
         return {path: tuple(children) for path, children in names.items()}
 
+    @cached_property
+    def migrated(self) -> frozenset[str]:
+        """The paths of the nodes that the recipe selects, and of the groups above them."""
+        return self.recipe.needed(self.nodes)
+
     def children(self, path: str) -> tuple[str, ...]:
         """The names of the nodes directly below a path."""
         return self._names.get(path, ())
@@ -135,10 +140,11 @@ def finding(
     *,
     key: str | None = None,
     advice: str | None = None,
+    kind: str = "convention",
 ) -> Problem:
-    """A problem of a node's convention."""
+    """A problem of a node's convention; the recipe's if it is of this kind."""
     return Problem(
-        kind="convention",
+        kind=kind,
         severity=severity,
         node=node,
         key=key,

@@ -31,6 +31,8 @@ _ORDER: Final = {
     "spatialdata": ".spatialdata:SpatialData",
 }
 """Our own in calling order: conventions with exclusive files first, then dimension names."""
+_NEEDED: Final = ("hdmf", "xarray", "ome")
+"""Those without which the readers of Zarr v3 do not find what they found in the source."""
 
 
 def chosen(names: tuple[str, ...]) -> tuple[type[Convention], ...]:
@@ -72,6 +74,8 @@ class ConventionChanges:
     """Problems by path; the refusal of a node is repeated, in short, for each node below it."""
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Path of a group -> keys of the extra files copied with it."""
+    unconverted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Name of a convention that readers need -> paths of the nodes for which the recipe omits it."""
 
     def change(self, path: str) -> Change:
         """The change of the node at a path."""
@@ -101,13 +105,13 @@ def apply_conventions(
     """Run every convention that the recipe names anywhere; UsageError for an unknown name."""
     names_of = _requested_names(archive, recipe)
     everywhere = tuple(dict.fromkeys(name for names in set(names_of.values()) for name in names))
-    classes = chosen(everywhere)
-    if not classes:
-        return ConventionChanges()
+    # Others are asked, too, what they would change.
+    classes = chosen((*everywhere, *_NEEDED))
     classes_of = {names: frozenset(chosen(names)) for names in set(names_of.values())}
     changes: dict[str, Change] = {}
     problems: dict[str, tuple[Problem, ...]] = {}
     files: dict[str, tuple[str, ...]] = {}
+    unconverted: dict[str, frozenset[str]] = {}
     seen = []
     left = archive
     claimed: set[str] = set()
@@ -120,6 +124,11 @@ def apply_conventions(
         result = convention().recognise(view)
         if result is None:
             continue
+        if convention.name in _NEEDED:
+            paths = result.changes or ("",) if convention.exclusive else result.changes
+            omitted = (path for path in paths if convention not in classes_of[names_of[path]])
+            if nodes := view.migrated.intersection(omitted):
+                unconverted[convention.name] = nodes
         own_problems = [p for p in result.problems if p.node is None or applies(p.node)]
         reported = [_reported(problem, convention, recipe) for problem in own_problems]
         refused = {p.node: p for p in reported if p.severity == "refusal" and p.node is not None}
@@ -149,7 +158,9 @@ def apply_conventions(
         if convention.exclusive:
             claimed.update(result.changes, refused)
         left = replace(left, nodes=tuple(_changed(node, accepted.get(node.path)) for node in left.nodes))
-    return ConventionChanges(seen=tuple(seen), changes=changes, problems=problems, files=files)
+    return ConventionChanges(
+        seen=tuple(seen), changes=changes, problems=problems, files=files, unconverted=unconverted
+    )
 
 
 def look_for(archive: Archive, storage: Storage) -> Archive:
@@ -164,7 +175,7 @@ def look_for(archive: Archive, storage: Storage) -> Archive:
 
 def _reported(problem: Problem, convention: type[Convention], recipe: Recipe) -> Problem:
     """A problem as a warning, if the convention does not refuse what it cannot convert."""
-    if problem.severity != "refusal" or problem.node is None:
+    if problem.severity != "refusal" or problem.node is None or problem.kind == "recipe":
         return problem
     if convention.refuses(recipe.for_array(problem.node)):
         return problem

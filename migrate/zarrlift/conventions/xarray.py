@@ -25,7 +25,7 @@ import base64
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -102,7 +102,10 @@ class Xarray(Convention):
             names = netcdf_names(node) or _names(node, problems)
             if names is None:
                 continue
-            mask = _mask(node, view.recipe.for_array(node.path), problems)
+            recipe = view.recipe.for_array(node.path)
+            if recipe.dtype is not None and recipe.dtype != node.layout.data_type:
+                problems.extend(_cast_problems(node, recipe, recipe.dtype))
+            mask = _mask(node, recipe, problems)
             masked += bool(mask.add)
             attributes = {key: value for key, value in node.attributes.items() if key != DIMENSIONS}
             if mask.add or mask.drop:
@@ -205,6 +208,44 @@ def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mas
     if data_type.numpy.kind not in "mM":  # xarray 2026.9 does not mask times
         problems.append(_unmasked(node, f"{data_type} values"))
     return _Mask(drop=True)
+
+
+def _cast_problems(node: ArrayNode, recipe: ArrayRecipe, data_type: DataType) -> Iterator[Problem]:
+    """Refusals of casts after which xarray shows other values, or cannot open the array.
+
+    `_Unsigned` makes numbers of the other sign of the stored ones, times are decoded from real numbers
+    (xarray 2026.9.0, `UnsignedIntegerCoder`, `CFDatetimeCoder`). Clamped values may become those that mask.
+    """
+    assert node.layout is not None
+    before = node.layout.data_type.numpy
+    if (before.kind, node.attributes.get("_Unsigned")) in (("i", "true"), ("u", "false")):
+        message = "the attribute _Unsigned gives the values another sign, which a cast would change"
+        advice = "Keep the data type of this array in a recipe."
+        yield finding(
+            "refusal", node.path, message, str(data_type), str(node.layout.data_type), advice=advice
+        )
+    if " since " in str(node.attributes.get("units")) and data_type.numpy.kind not in "iuf":
+        message = "xarray cannot decode times of this data type"
+        yield finding("refusal", node.path, message, str(data_type), "integers or floats")
+    if recipe.casting == "exact" or before.kind not in "iuf" or data_type.numpy.names is not None:
+        return
+    fill = () if node.fill_is_null else (fill_from_json(node.layout.fill_value, node.layout.data_type),)
+    for value in (*fill, *_items(node.attributes.get(MISSING)), node.attributes.get(FILL)):
+        number = _WORDS.get(value, value) if isinstance(value, str) else value
+        if (
+            isinstance(number, int | float | np.number)
+            and not isinstance(number, bool)
+            and not np.isnan(number)
+        ):
+            try:
+                new = cast(np.array([number]), data_type.numpy, recipe.casting)[0]
+            except ZarrstackError:
+                continue
+            if new != number:
+                message = "a value that masks is changed by the cast: xarray masks other values than before"
+                advice = "Choose a data type that has this value."
+                yield finding("warning", node.path, message, str(number), str(new), advice=advice)
+                return
 
 
 def encoded(value: Any, data_type: DataType) -> JSON:

@@ -17,7 +17,7 @@ from zarrstack.core.errors import (
     UsageError,
     ZarrstackError,
 )
-from zarrstack.core.paths import join, parents
+from zarrstack.core.paths import join
 from zarrstack.core.similar_names import did_you_mean
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
@@ -38,7 +38,7 @@ from .estimates import Samples
 from .inventories import Inventories, digests
 from .plans import ArrayPlan, GroupPlan, Plan, Refusal
 from .reader_limits import reader_problems
-from .recipe_checks import unchanged_arrays
+from .recipe_checks import unchanged_arrays, unconverted_nodes
 from .zarr_json import group_document
 
 _DOCUMENT: Final = "zarr.json"
@@ -74,8 +74,7 @@ def make_plan(
     groups: list[GroupPlan] = []
     refusals: list[Refusal] = []
     unnoticed = 0
-    chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
-    needed = {parent for path in chosen for parent in parents(path)} | chosen
+    needed = recipe.needed(node.path for node in archive.nodes)
     children = names_below(node.path for node in archive.nodes)
     applied = apply_conventions(archive, storage, recipe, in_place=in_place)
     planner = ArrayPlanner(
@@ -135,6 +134,7 @@ def make_plan(
     strays = archive.problems if in_place else applied.strays(archive.problems)
     passed = [array.path for array in arrays if array.route.name == "pass"]
     problems = [*strays, *_unmatched(recipe, archive), *unchanged_arrays(recipe, passed)]
+    problems += unconverted_nodes(recipe, applied.unconverted)
     problems += [*_unnoticed(unnoticed), *_unlisted(storage, arrays)]
     problems.extend(_grown(planner.grown))
     result = Plan(

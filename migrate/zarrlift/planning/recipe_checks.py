@@ -9,6 +9,7 @@ there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError
@@ -103,19 +104,42 @@ def refuse_changes(recipe: Recipe, path: str) -> None:
 
 def unchanged_arrays(recipe: Recipe, passed: Sequence[str]) -> Iterator[Problem]:
     """A note for each option that is not applied to arrays that are passed through, whose paths are given."""
-    for glob, name, value in _requests(recipe, _CHANGES):
-        paths = [
+    for option, paths in _applied(recipe, _CHANGES, passed):
+        what = f"{option} is not applied to arrays that are not described here"
+        yield note("passed-through", what, found=_paths_text(paths))
+
+
+def unconverted_nodes(recipe: Recipe, unconverted: Mapping[str, frozenset[str]]) -> Iterator[Problem]:
+    """A note for each option that keeps metadata of conventions as readers do not find them in Zarr v3.
+
+    `unconverted` has the paths of the nodes by the name of the convention.
+    """
+    for option, paths in _applied(recipe, ("conventions",), sorted({*chain(*unconverted.values())})):
+        names = [name for name, nodes in unconverted.items() if not nodes.isdisjoint(paths)]
+        what = f"with {option}, metadata of {' and '.join(names)} is kept in its old form"
+        yield note(
+            "convention",
+            f"{what}, which its readers do not find in Zarr v3",
+            found=_paths_text(paths),
+            advice=f"To convert it, omit the option, or add {' and '.join(names)} to its names.",
+        )
+
+
+def _applied(recipe: Recipe, names: Collection[str], paths: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each option that requests a change in these fields, with those of `paths` whose recipe has it."""
+    for glob, name, value in _requests(recipe, names):
+        concerned = [
             path
-            for path in passed
+            for path in paths
             if (glob is None or matches(glob, path)) and getattr(recipe.for_array(path), name) == value
         ]
-        if paths and _is_change(name, value):
-            more = f", and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-            yield note(
-                "passed-through",
-                f"{_text(glob, name, value)} is not applied to arrays that are not described here",
-                found=", ".join(f"/{path}" for path in paths[:_NAMED]) + more,
-            )
+        if concerned and _is_change(name, value):
+            yield _text(glob, name, value), concerned
+
+
+def _paths_text(paths: Sequence[str]) -> str:
+    more = f", and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(f"/{path}" for path in paths[:_NAMED]) + more
 
 
 def _is_change(name: str, value: object) -> bool:

@@ -256,6 +256,10 @@ class Recipe:
             return False
         return not any(matches(glob, line) for glob in self.exclude for line in lines)
 
+    def needed(self, paths: Iterable[str]) -> frozenset[str]:
+        """Those of `paths` that are selected, and the groups above them."""
+        return frozenset(line for path in paths if self.selects(path) for line in (path, *parents(path)))
+
     def globs(self) -> tuple[str, ...]:
         """All path globs in the recipe, in order, each once."""
         return tuple(dict.fromkeys((*(glob for glob, _ in self.sections), *self.include, *self.exclude)))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Self
 
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 from zarrstack.core.json_text import JSONObject
-from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Node
 from ..archive.notebook import NotebookResult
@@ -27,6 +26,7 @@ from ..transfer.events import Planned, Progress, TaskDone
 from ..transfer.extra_files import difference
 from .listed_objects import Listings
 from .nodes import ArrayComparison, Differences, compare_attributes
+from .ome import images
 from .passed_through import Compared, compare_node
 from .zarr_python_reader import ResultNode, consolidated_problems, find_nodes, node_problem
 
@@ -149,10 +149,12 @@ def verify_archives(
             f"there is no result to compare: {destination.url} is empty",
             expected="the source first, then its result",
         )
-    above = {line for path in paths if wanted.selects(path) for line in parents(path)}
+    needed = wanted.needed(paths)
     applied = apply_conventions(archive, source, wanted)
     listings = replace(listings or Listings(), children=names_below(paths))
-    comparison = _Comparison(source, destination, wanted, applied, above, full, progress, elsewhere, listings)
+    comparison = _Comparison(
+        source, destination, wanted, applied, needed, full, progress, elsewhere, listings
+    )
     if progress is not None:
         progress(Planned(bytes=sum(map(_size, archive.nodes)) if full else None, chunks=None))
     threads = threads or min(os.cpu_count() or 1, 8)
@@ -164,7 +166,11 @@ def verify_archives(
                 rest = max(_size(node) - (comparison.bytes - before), 0)
                 progress(TaskDone(chunks=0, bytes_in=rest))
     comparison.files()
-    comparison.unexpected(results, {node.path: node for node in archive.nodes})
+    nodes = {node.path: node for node in archive.nodes}
+    comparison.unexpected(results, nodes)
+    for path, (what, mine, theirs) in images(nodes, results, wanted):
+        differs = f"the {what} of an image differs"
+        comparison.add(path, [node_problem(path, differs, mine, theirs, kind="verify-attributes")])
     consolidate = archive.consolidated if wanted.consolidate is None else wanted.consolidate
     comparison.add("", consolidated_problems(results, wanted=consolidate and destination.holds_consolidated))
     return comparison.report(archive.url, destination.url)
@@ -178,8 +184,8 @@ class _Comparison:
     destination: Storage
     recipe: Recipe
     applied: ConventionChanges
-    above: set[str]
-    """Paths above selected nodes, which must be groups."""
+    needed: frozenset[str]
+    """Paths of selected nodes, and of the groups above them."""
     full: bool
     progress: Progress | None
     elsewhere: Elsewhere | None
@@ -214,7 +220,7 @@ class _Comparison:
     def compare(self, node: Node, result: ResultNode | None, pool: ThreadPoolExecutor) -> None:
         """Compare one node of the source with the node at the same path in the destination."""
         path = node.path
-        if not self.recipe.selects(path) and path not in self.above:
+        if path not in self.needed:
             if result is not None and not self.in_place:
                 self.differ(path, "a node that the recipe excludes exists", "a node", "none")
             return
@@ -275,7 +281,7 @@ class _Comparison:
     def files(self) -> None:
         """Compare the extra files copied with groups, byte by byte."""
         for path, keys in self.applied.files.items():
-            if self.in_place or not (self.recipe.selects(path) or path in self.above):
+            if self.in_place or path not in self.needed:
                 continue
             for key in keys:
                 if (found := difference(self.source, self.destination, key)) is not None:

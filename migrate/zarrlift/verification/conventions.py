@@ -9,18 +9,19 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.json_text import JSON, JSONObject, canonical
+from zarrstack.core.json_text import JSON, canonical
 
 from ..archive.nodes import ArrayNode, Node
 from ..core.data_types.compare import same
 from ..recipe.parsing import AUTO
 from ..recipe.recipe import ArrayRecipe
+from .documents import lost_values
+from .ome import ome
 from .zarr_python_reader import ResultNode, chunk_shape, native
 
 Finding: TypeAlias = tuple[str, str, str]
@@ -146,181 +147,6 @@ def _number(stated: JSON, dtype: np.dtype[Any]) -> Any:
     return None if dtype.kind in "iu" and number != value else number
 
 
-def ome(node: Node, result: ResultNode) -> Iterator[Finding]:
-    """Check that OME attributes are under `ome`, except versions and forbidden empty lists.
-
-    Images and plates of 0.1 to 0.3 also have what 0.4 added, which is compared with what they state.
-
-    Source: OME-Zarr 0.5, https://ngff.openmicroscopy.org/0.5/index.html
-    """
-    block = result.attributes.get("ome")
-    if isinstance(node, ArrayNode) or not isinstance(block, dict) or "ome" in node.attributes:
-        return
-    if block.get("version") not in ("0.5", "0.6"):
-        yield "version of ome", canonical(block.get("version")), '"0.5"'
-    if block.get("version") == "0.6":
-        images = block.get("multiscales")
-        images_of_05 = [_image_of_05(image) for image in images] if isinstance(images, list) else []
-        if None in images_of_05:
-            yield "attribute ome/multiscales", canonical(images), "images of OME-Zarr 0.6"
-            return
-        block = {**block, "multiscales": images_of_05} if images_of_05 else block
-    for name, value in block.items():
-        if name == "version":
-            continue
-        if name in result.attributes:
-            yield f"attribute {name!r}", "twice, in ome and beside it", "once"
-        if name not in node.attributes:
-            yield f"attribute ome/{name}", canonical(value), "nothing"
-            continue
-        source = _of_05(_with_text_paths(name, node.attributes[name]))
-        added = _added(name, value, source)
-        if added is not None:
-            yield f"attribute ome/{name}", canonical(added), canonical(source)
-            continue
-        if canonical(_of_05(_as_before(name, value, source))) != canonical(source):
-            yield f"attribute ome/{name}", canonical(value), canonical(node.attributes[name])
-        elif canonical(_of_05(value)) != canonical(value):
-            yield f"attribute ome/{name}", canonical(value), canonical(_of_05(value))
-
-
-def _of_05(value: JSON) -> JSON:
-    """An entry, or list of entries, without what 0.5 does not allow: versions and empty lists."""
-    if isinstance(value, list):
-        return [_of_05(item) if isinstance(item, dict) else item for item in value]
-    if not isinstance(value, dict):
-        return value
-    empty = {name for name in ("coordinateTransformations", "colors", "properties") if value.get(name) == []}
-    gone = empty | ({"version"} if value.get("version") in ("0.1", "0.2", "0.3", "0.4") else set())
-    return {name: item for name, item in value.items() if name not in gone}
-
-
-def _with_text_paths(name: str, value: JSON) -> JSON:
-    """An attribute with the text that every version requires where ez_zarr wrote numbers as paths."""
-    member = {"multiscales": "datasets", "well": "images"}.get(name, "")
-    if isinstance(value, list):
-        return [_with_text_paths(name, item) for item in value]
-    entries = value.get(member) if isinstance(value, dict) else None
-    if not isinstance(value, dict) or not isinstance(entries, list):
-        return value
-    levels = [
-        {**entry, "path": str(entry["path"])}
-        if isinstance(entry, dict) and type(entry.get("path")) is int
-        else entry
-        for entry in entries
-    ]
-    return {**value, member: levels}
-
-
-def _image_of_05(image: JSON) -> JSON:
-    """An image of 0.6 with the members that say the same in 0.5; None if it has no such form.
-
-    Source: https://ngff.openmicroscopy.org/0.6/schemas/image.schema
-    """
-    try:
-        systems = {system["name"]: system["axes"] for system in image["coordinateSystems"]}
-        top = image.get("coordinateTransformations")
-        image_of_05 = {name: value for name, value in image.items() if name != "coordinateSystems"}
-        levels = [_steps(level["coordinateTransformations"]) for level in image["datasets"]]
-        [target] = {end for _, _, end in levels}
-        if [start for _, start, _ in levels] != [{"path": level["path"]} for level in image["datasets"]]:
-            return None
-        if top is not None:
-            steps, start, end = _steps(top)
-            if start != {"name": target}:
-                return None
-            image_of_05["coordinateTransformations"] = steps
-            target = end
-        image_of_05["axes"] = systems[target]
-        pairs = zip(image["datasets"], levels, strict=True)
-        image_of_05["datasets"] = [
-            {**level, "coordinateTransformations": steps} for level, (steps, _, _) in pairs
-        ]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-    return image_of_05
-
-
-def _steps(transforms: JSON) -> tuple[JSON, JSON, str]:
-    """The list of 0.5 that the only transformation of 0.6 stands for; where it starts and ends."""
-    [only] = transforms
-    plain = {name: value for name, value in only.items() if name not in ("input", "output")}
-    steps = plain["transformations"] if plain["type"] == "sequence" else [plain]
-    return steps, only["input"], only["output"]["name"]
-
-
-def _older(image: JSON) -> bool:
-    """Whether the axes of an image are those of 0.1 to 0.3: letters, or none."""
-    axes = image.get("axes") if isinstance(image, dict) else {}
-    return axes is None or (isinstance(axes, list) and all(isinstance(axis, str) for axis in axes))
-
-
-def _pairs(value: JSON, source: JSON) -> Iterator[tuple[JSONObject, JSONObject]]:
-    """The entries of two lists that both are objects."""
-    if isinstance(value, list) and isinstance(source, list) and len(value) == len(source):
-        for mine, theirs in zip(value, source, strict=True):
-            if isinstance(mine, dict) and isinstance(theirs, dict):
-                yield mine, theirs
-
-
-def _added(name: str, value: JSON, source: JSON) -> JSON:
-    """What a result adds to metadata of 0.1 to 0.3 and should not be there; None if all of it fits."""
-    kinds = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
-    if name == "multiscales":
-        for mine, theirs in _pairs(value, source):
-            if not _older(theirs):
-                continue
-            axes = [{"name": letter, "type": kinds.get(letter)} for letter in theirs.get("axes") or "tczyx"]
-            if mine.get("axes") != axes:
-                return mine.get("axes")
-            for number, (level, before) in enumerate(_pairs(mine.get("datasets"), theirs.get("datasets"))):
-                if level == before:
-                    continue  # it had a scale already
-                transforms = level.get("coordinateTransformations")
-                scale = transforms[0].get("scale") if isinstance(transforms, list) and transforms else None
-                if not isinstance(scale, list) or len(scale) != len(axes) or min(scale) < 1:
-                    return level
-                if transforms != [{"type": "scale", "scale": scale}]:
-                    return level
-                if number == 0 and any(factor != 1 for factor in scale):
-                    return level
-    if name == "plate":
-        for mine, theirs in _pairs(value.get("wells"), source.get("wells")):
-            rows, columns = ([item.get("name") for item in value[kind]] for kind in ("rows", "columns"))
-            if mine != theirs and f"{rows[mine['rowIndex']]}/{columns[mine['columnIndex']]}" != mine["path"]:
-                return mine
-    return None
-
-
-def _as_before(name: str, value: JSON, source: JSON) -> JSON:
-    """A result without what it adds to metadata of 0.1 to 0.3."""
-    if name == "multiscales" and isinstance(value, list):
-        pairs = {id(mine): theirs for mine, theirs in _pairs(value, source) if _older(theirs)}
-        return [_image_before(one, pairs[id(one)]) if id(one) in pairs else one for one in value]
-    if name == "plate" and isinstance(value, dict):
-        pairs = {id(mine): theirs for mine, theirs in _pairs(value.get("wells"), source.get("wells"))}
-        wells = value.get("wells")
-        return {**value, "wells": [_only(well, pairs.get(id(well))) for well in wells]} if wells else value
-    return value
-
-
-def _image_before(image: JSONObject, source: JSONObject) -> JSONObject:
-    levels = {id(mine): theirs for mine, theirs in _pairs(image.get("datasets"), source.get("datasets"))}
-    with_levels = {
-        **image,
-        "datasets": [_only(level, levels.get(id(level))) for level in image.get("datasets", ())],
-    }
-    return {**with_levels, "axes": source["axes"]} if "axes" in source else _only(with_levels, source)
-
-
-def _only(value: JSON, source: JSONObject | None) -> JSON:
-    """An object without the members of 0.4 that its source does not have."""
-    if source is None or not isinstance(value, dict):
-        return value
-    new = {"axes", "coordinateTransformations", "rowIndex", "columnIndex"} - source.keys()
-    return {name: item for name, item in value.items() if name not in new}
-
-
 def hdmf(node: Node, result: ResultNode) -> Iterator[Finding]:
     """Check links, references and kinds of datasets.
 
@@ -374,43 +200,6 @@ def _dataset(dtype: JSON, result: ResultNode) -> Iterator[Finding]:
 
 def _path(path: Any) -> str:
     return "/" + "/".join(name for name in str(path or "").split("/") if name)
-
-
-def lost_values(
-    source: Mapping[str, JSON],
-    result: JSONObject,
-    labels: list[str | None] | None,
-    replaced: Sequence[str],
-) -> list[tuple[str, str]]:
-    """(JSON pointer, value) of each value in the source's attributes that the result does not contain.
-
-    Values are counted without their places. `labels` are the result's dimension names, which attributes may
-    have become; None for a group. `replaced` are the places whose values a convention has replaced.
-    """
-    here = Counter(text for _, text in _leaves(result, ""))
-    if labels is not None:
-        here.update(text for _, text in _leaves(labels, ""))
-    lost = []
-    for place, text in _leaves(dict(source), "") if source else ():
-        if any(place == other or place.startswith(f"{other}/") for other in replaced):
-            continue
-        if here[text]:
-            here[text] -= 1
-        else:
-            lost.append((place, text))
-    return lost
-
-
-def _leaves(value: JSON, place: str) -> Iterator[tuple[str, str]]:
-    """JSON pointer and text of every leaf value; empty lists and objects count as leaves."""
-    if isinstance(value, dict) and value:
-        for name, item in value.items():
-            yield from _leaves(item, f"{place}/{name.replace('~', '~0').replace('/', '~1')}")
-    elif isinstance(value, list | tuple) and value:
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{place}/{index}")
-    else:
-        yield place, canonical(value)
 
 
 WITNESSES: Final[Mapping[str, Callable[[Node, ResultNode], Iterator[Finding]]]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -191,3 +193,40 @@ def scalar_array(value: Any, dtype: np.dtype[Any]) -> Values:
         result[()] = value
         return result
     return np.asarray(value, dtype=dtype)
+
+
+def lost_values(
+    source: Mapping[str, JSON],
+    result: JSONObject,
+    labels: list[str | None] | None,
+    replaced: Sequence[str],
+) -> list[tuple[str, str]]:
+    """(JSON pointer, value) of each value in the source's attributes that the result does not contain.
+
+    Values are counted without their places. `labels` are the result's dimension names, which attributes may
+    have become; None for a group. `replaced` are the places whose values a convention has replaced.
+    """
+    here = Counter(text for _, text in _leaves(result, ""))
+    if labels is not None:
+        here.update(text for _, text in _leaves(labels, ""))
+    lost = []
+    for place, text in _leaves(dict(source), "") if source else ():
+        if any(place == other or place.startswith(f"{other}/") for other in replaced):
+            continue
+        if here[text]:
+            here[text] -= 1
+        else:
+            lost.append((place, text))
+    return lost
+
+
+def _leaves(value: JSON, place: str) -> Iterator[tuple[str, str]]:
+    """JSON pointer and text of every leaf value; empty lists and objects count as leaves."""
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _leaves(item, f"{place}/{name.replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(value, list | tuple) and value:
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{place}/{index}")
+    else:
+        yield place, canonical(value)

@@ -27,8 +27,8 @@ from ..planning.chunk_checks import explain_pointer
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from .array_values import ArrayValues, ComparedArray
-from .conventions import findings, lost_values
-from .documents import VARIABLE, fill_difference, named, type_difference
+from .conventions import findings
+from .documents import VARIABLE, fill_difference, lost_values, named, type_difference
 from .listed_objects import Listings, compare_objects
 from .sampling import SAMPLED, a_missing_chunk, first_samples, unlisted
 from .zarr_python_reader import ResultNode, data_type_name, native, node_problem

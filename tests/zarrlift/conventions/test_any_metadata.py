@@ -22,7 +22,7 @@ from zarrlift.conventions.xarray import encoded
 from zarrlift.core.data_types.v3 import DataType, fill_from_json, fill_to_json
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.local.storage import LocalStorage
-from zarrlift.verification.conventions import lost_values
+from zarrlift.verification.documents import lost_values
 from zarrstack.core.json_text import canonical
 
 WORDS = st.sampled_from(["0", "1", "x", "y", "0.4", "0.3", "", "..", "../im/0", "labels", "é", "scale"])

@@ -166,6 +166,8 @@ class _File:
         if not isinstance(place, str) or self.view.group(place.strip("/")) is None:
             self._refuse("", f"{SPECLOC} does not name a group", found=excerpt(place))
             return None
+        if place.strip("/") not in self.view.migrated:
+            self._refuse("", f"{SPECLOC} names an excluded group", found=excerpt(place))
         return place.strip("/")
 
     def _group(self, node: GroupNode) -> None:

@@ -25,6 +25,7 @@ from ...core.problems import any_refusal
 from ...recipe.recipe import ArrayRecipe
 from .. import Change, Convention, Recognised, View, finding
 from .images import UNKNOWN, image_problems, version_of, with_text_paths
+from .migrated import as_migrated
 from .versions import (
     BLOCK,
     LAYOUT,
@@ -85,7 +86,7 @@ class Ome(Convention):
     def recognise(self, view: View) -> Recognised | None:
         """Recognize groups with OME attributes."""
         result = None if view.archive.format == "n5" else recognise_ngff(view)  # handled by `n5`
-        return in_form_of_06(view, result)
+        return in_form_of_06(view, as_migrated(view, result))
 
 
 def recognise_ngff(view: View, versions: tuple[str, ...] = _LIFTED) -> Recognised | None:

@@ -21,7 +21,7 @@ has no units.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -246,34 +246,47 @@ _SYSTEM, _LEVELS = "physical", "intrinsic"
 """Names of the system with units, and of the one below it where an image has transformations of its own."""
 
 
+def blocks_of(view: View, changes: Mapping[str, Change]) -> Iterator[tuple[GroupNode, JSONObject]]:
+    """The migrated groups with OME-Zarr metadata, and the attribute `ome` of their results."""
+    for node in view.archive.nodes:
+        if isinstance(node, GroupNode) and node.path in view.migrated:
+            attributes = changes.get(node.path, Change()).attributes
+            block = (node.attributes if attributes is None else attributes).get(BLOCK)
+            if isinstance(block, dict):
+                yield node, block
+
+
+def with_block(node: GroupNode, change: Change | None, block: JSONObject, places: Iterable[str]) -> Change:
+    """The change of a group, with this attribute `ome`; values at places in that of the source are absent."""
+    change = change or Change()
+    attributes = node.attributes if change.attributes is None else change.attributes
+    lead = f"/{BLOCK}" if BLOCK in node.attributes else ""
+    replaced = [f"{lead}/{place}" for place in places if lead or place != "version"]
+    return replace(change, attributes={**attributes, BLOCK: block}, replaced=(*change.replaced, *replaced))
+
+
 def in_form_of_06(view: View, recognised: Recognised | None) -> Recognised | None:
     """What was recognized, with OME-Zarr 0.5 in the form of 0.6 where the recipe requests it."""
     changes = dict(recognised.changes) if recognised else {}
     problems: list[Problem] = []
     count = 0
-    for node in view.archive.nodes:
-        if not isinstance(node, GroupNode):
-            continue
-        change = changes.get(node.path) or Change()
-        attributes = node.attributes if change.attributes is None else change.attributes
-        block = attributes.get(BLOCK)
-        if not isinstance(block, dict) or block.get("version") != VERSION:
-            continue
-        if view.recipe.for_array(node.path).ome != NEWEST:
+    blocks = [each for each in blocks_of(view, changes) if each[1].get("version") == VERSION]
+    newest = {node.path for node, _ in blocks if view.recipe.for_array(node.path).ome == NEWEST}
+    others = {node.path for node, _ in blocks} - newest
+    above = {line for path in others for line in parents(path)}
+    for node, block in blocks:
+        if node.path not in newest:
             continue
         try:
-            updates = {BLOCK: _block(block)}
+            alone = node.path not in above and others.isdisjoint(parents(node.path))
+            updates = _block(block, alone=alone)
         except NoFormError as error:
             place, what, value, expected = error.args
             advice = f"Omit --set ome={NEWEST}, for all or for this path in a recipe."
             problems.append(finding("refusal", node.path, f"{place}: {what}", value, expected, advice=advice))
             changes.pop(node.path, None)
         else:
-            old = node.attributes.get(BLOCK)
-            version = (f"/{BLOCK}/version",) if isinstance(old, dict) else ()
-            changes[node.path] = replace(
-                change, attributes={**attributes, **updates}, replaced=(*change.replaced, *version)
-            )
+            changes[node.path] = with_block(node, changes.get(node.path), updates, ("version",))
             count += 1
     if not count and not problems:
         return recognised
@@ -284,7 +297,9 @@ def in_form_of_06(view: View, recognised: Recognised | None) -> Recognised | Non
     return replace(base, summary=summary, changes=changes, problems=(*base.problems, *problems))
 
 
-def _block(block: JSONObject) -> JSONObject:
+def _block(block: JSONObject, *, alone: bool) -> JSONObject:
+    if not alone:
+        raise NoFormError(BLOCK, "groups above or below would have another version", NEWEST, VERSION)
     result = {**block, "version": NEWEST}
     images = block.get("multiscales")
     if isinstance(images, list):

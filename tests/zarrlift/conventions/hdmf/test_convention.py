@@ -386,6 +386,13 @@ def test_a_link_to_what_is_left_out_is_broken(tmp_path: Path) -> None:
     assert any("excluded node" in str(p) for refusal in plan.refusals for p in refusal.problems)
 
 
+def test_the_cached_specifications_may_not_be_left_out(tmp_path: Path) -> None:
+    source = small(tmp_path / "a.zarr")
+    edit(source / ".zattrs", lambda found: found.update({".specloc": "deep"}))
+    plan = zarrlift.plan(source, tmp_path / "b.zarr", recipe=Recipe(exclude=("deep",)))
+    assert any("names an excluded group" in str(p) for refusal in plan.refusals for p in refusal.problems)
+
+
 def test_links_into_another_file_keep_their_source_and_are_told(tmp_path: Path) -> None:
     place = shutil.copytree(fixture("0.13", "linked"), tmp_path / "old")
     plan = planned(place / "links.nwb.zarr")
