@@ -76,10 +76,10 @@ class IndexFormat:
                     found=", ".join(unknown),
                     expected=", ".join(options) or "none",
                 )
-        endian = specs[0].configuration.get("endian")
+        endian = specs[0].configuration.get("endian", "little")  # as GDAL 3.13 and zarrita.js 0.7 read it
         if endian not in ("little", "big"):
             raise MetadataError(
-                "the bytes codec of a shard index needs an endian",
+                "the bytes codec of a shard index has a wrong endian",
                 found=excerpt(endian),
                 expected="little or big",
             )

@@ -177,7 +177,7 @@ BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
         ({}, MetadataError),
         ({"index_codecs": []}, MetadataError),
         ({"index_codecs": "bytes"}, MetadataError),
-        ({"index_codecs": ["bytes"]}, MetadataError),
+        ({"index_codecs": [{"name": "bytes", "configuration": {"endian": None}}]}, MetadataError),
         ({"index_codecs": [BYTES], "index_location": "middle"}, MetadataError),
         ({"index_codecs": [BYTES, "crc32c", "crc32c"]}, UnsupportedError),
         ({"index_codecs": [BYTES, {"name": "crc32c", "configuration": {"order": "big"}}]}, UnsupportedError),
@@ -188,6 +188,13 @@ BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 def test_other_index_codecs_are_refused(configuration, error):
     with pytest.raises(error):
         IndexFormat.from_json(configuration)
+
+
+@pytest.mark.parametrize("codec", ["bytes", {"name": "bytes"}], ids=str)
+def test_an_index_without_a_byte_order_is_little_endian(codec):
+    form = IndexFormat.from_json({"index_codecs": [codec, "crc32c"]})
+    assert form == IndexFormat(endian="little", checksum=True)
+    assert form.to_json()["index_codecs"][0] == BYTES
 
 
 INNER = 2 * 3 * 2  # bytes of an inner chunk of uint16
