@@ -5,6 +5,7 @@ What a kill leaves is tested in `faults`.
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 import xarray
 import zarr
+from tests.support.documents import v3_array
 from tests.support.fixtures_index import archive
-from tests.support.job_archives import other_archive, write_archive
+from tests.support.job_archives import other_archive, tree, write_archive
 from tests.support.store_servers import KEY, SECRET
 
 import zarrlift
@@ -77,6 +79,26 @@ def test_a_repository_has_the_values_of_a_copy(kind, recipe, url, tmp_path):
         return
     assert_equal(arrays(repository(url).readonly_session("main").store), arrays(tmp_path / "copy.zarr"))
     assert zarrlift.verify(source, url, full=True, recipe=recipe).ok
+
+
+def test_arrays_that_are_passed_through_keep_their_bytes_on_the_way_in_and_out(url, tmp_path):
+    source = tmp_path / "source.zarr"
+    document = v3_array([4, 6], [2, 3], "uint8", codecs=[{"name": "bytes"}, {"name": "unheard"}])
+    for name, keys in (("a", ("c/0/0", "c/1/1")), ("g/b", ("c/0/1",))):
+        for key in keys:
+            (source / name / key).parent.mkdir(parents=True, exist_ok=True)
+            (source / name / key).write_bytes(f"{name} {key}".encode())
+        (source / name / "zarr.json").write_text(json.dumps(document))
+    for name in ("", "g"):
+        (source / name / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
+    zarrlift.migrate(source, url).raise_for_problems()
+    assert zarrlift.verify(source, url, full=True).ok
+    zarrlift.migrate(url, tmp_path / "back.zarr").raise_for_problems()
+    for name, content in tree(source).items():
+        if name not in ("zarr.json", "g/zarr.json"):
+            kept = (tmp_path / "back.zarr" / name).read_bytes()
+            assert json.loads(kept) == document if name.endswith("zarr.json") else kept == content
+    assert zarrlift.verify(url, tmp_path / "back.zarr", full=True).ok
 
 
 def test_xarray_reads_it(url, tmp_path):

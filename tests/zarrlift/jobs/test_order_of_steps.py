@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 import zarr
-from tests.support.job_archives import tree
+from tests.support.job_archives import tree, write_archive
+from tests.support.unpacking import unpacked
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
@@ -77,6 +78,14 @@ class Steps:
 def located(name: Any, directory: int | None) -> Path:
     """The path of a name in an open directory, or of a path."""
     return Path(name) if directory is None else Path(os.readlink(f"/proc/self/fd/{directory}"), name)
+
+
+@pytest.fixture(params=["three routes", "passed through"])
+def any_source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """An archive of three routes, or of arrays that are passed through beside one that is not."""
+    if request.param == "three routes":
+        return write_archive(tmp_path / "source.zarr")
+    return Path(shutil.copytree(unpacked("zarr_v3/extensions/zarr.zarr"), tmp_path / "source.zarr"))
 
 
 @pytest.fixture
@@ -146,10 +155,10 @@ def watch_documents(steps: Steps, at_last: Callable[[], set[str]]) -> Callable[[
     ids=["copy", "consolidated", "shards", "hard links"],
 )
 def test_a_document_appears_after_all_that_it_describes(
-    options: dict[str, Any], source: Path, result: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], any_source: Path, result: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = watch_documents(steps, lambda: set(tree(result)))
-    assert zarrlift.migrate(source, result, **options).ok
+    assert zarrlift.migrate(any_source, result, **options).ok
     judge()
 
 
@@ -160,7 +169,7 @@ def test_in_place_a_group_appears_after_its_arrays(source: Path, monkeypatch: py
     judge()
 
 
-def test_what_is_recorded_is_done(source: Path, result: Path, steps: Steps) -> None:
+def test_what_is_recorded_is_done(any_source: Path, result: Path, steps: Steps) -> None:
     done = "SELECT total(chunks - dropped) FROM task WHERE node = id"
     work = f"SELECT path, state, ({done}) FROM node WHERE kind = 'array'"
 
@@ -176,17 +185,17 @@ def test_what_is_recorded_is_done(source: Path, result: Path, steps: Steps) -> N
             steps.require(state != "done" or document in existing, f"{path} is recorded and not published")
 
     steps.look = look
-    assert zarrlift.migrate(source, result, recipe=Recipe(base=ArrayRecipe(codecs="gzip:1"))).ok
+    assert zarrlift.migrate(any_source, result, recipe=Recipe(base=ArrayRecipe(codecs="gzip:1"))).ok
     assert steps.seen
     assert not steps.wrong
 
 
 def test_a_destination_is_claimed_from_the_first_change_to_the_last(
-    source: Path, result: Path, steps: Steps
+    any_source: Path, result: Path, steps: Steps
 ) -> None:
     claim = result.with_name(f"{result.name}.zarrlift.claim")
     steps.look = lambda kind, key, _: steps.require(claim.exists(), f"{key} {kind} without a claim")
-    assert zarrlift.migrate(source, result).ok
+    assert zarrlift.migrate(any_source, result).ok
     assert steps.seen[-1] == ("appears", "zarr.json")
     assert zarrlift.undo(result).ok
     assert steps.seen[-1][0] == "goes"
@@ -194,8 +203,8 @@ def test_a_destination_is_claimed_from_the_first_change_to_the_last(
     assert not claim.exists()
 
 
-def test_undo_hides_an_array_before_it_deletes_chunks(source: Path, result: Path, steps: Steps) -> None:
-    assert zarrlift.migrate(source, result).ok
+def test_undo_hides_an_array_before_it_deletes_chunks(any_source: Path, result: Path, steps: Steps) -> None:
+    assert zarrlift.migrate(any_source, result).ok
 
     def look(kind: str, key: str, content: bytes) -> None:
         if not is_document(key):
