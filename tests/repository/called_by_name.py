@@ -77,6 +77,7 @@ _.KINDS
 _.clear_cache
 _.bytes_written
 _.groups_total
+_.hits
 _.memory_hits
 _.disk_hits
 _.shared_hits
