@@ -24,8 +24,8 @@ from zarrlift import ArrayRecipe, Recipe
 from zarrlift.errors import UsageError
 
 ARCHIVES = ("zarr", "tensorstore", "by_hand")
-OWN = ("zarr.json", "plain/zarr.json")
-"""Documents that the job writes itself: those of the root and of the array that is described."""
+OWN = ("zarr.json", "plain/zarr.json", "bfloat16/zarr.json")
+"""Documents that the job writes itself: those of the root and of the arrays that are described."""
 
 
 def fixture(name: str, path: Path) -> Path:
