@@ -100,16 +100,17 @@ def changed_since(open_job: OpenJob) -> tuple[Problem, ...]:
         _, steps = compared(open_job.job, open_job.ends, before, Inventories(), open_job.progress, Updating())
     problems: list[Problem] = []
     for node in steps.nodes:
+        if node.action == "kept":
+            problems += node.problems
+            continue
         found = {
             "new": f"a new {node.kind}",
-            "changed": f"{count_text(node.objects, 'changed object')}" if node.objects else "other metadata",
+            "changed": count_text(node.objects, "changed object") if node.objects else "other metadata",
             "replaced": f"another {node.kind}",
             "removed": f"no {node.kind}",
-        }.get(node.action)
-        changed = source_changed(
-            node.path, "the source has changed since this job has copied it", found=found, advice=None
-        )
-        problems += node.problems if node.action == "kept" else (changed,)
+        }[node.action]
+        message = "the source has changed since this job has copied it"
+        problems.append(source_changed(node.path, message, found=found, advice=None))
     return tuple(problems)
 
 
