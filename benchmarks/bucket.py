@@ -24,6 +24,7 @@ class Bucket:
 
         self._address = address
         self._store: Any = S3Store("bucket", endpoint=address, client_options={"allow_http": True})
+        urllib.request.urlopen(urllib.request.Request(f"{address}/bucket", method="PUT")).close()
 
     def fill(self, folder: Path, prefix: str) -> None:
         """Put the files of a folder below a prefix."""
