@@ -83,10 +83,11 @@ def group_document(attributes: Mapping[str, JSON]) -> JSONObject:
 def strict_attributes(attributes: Mapping[str, JSON]) -> tuple[JSONObject, tuple[Problem, ...]]:
     """Attributes as strict JSON: NaN and infinities as strings, with a note per location.
 
-    All other values are the same objects. Locations are JSON pointers (RFC 6901).
+    What contains no such number is the same object. Locations are JSON pointers (RFC 6901).
     """
     problems: list[Problem] = []
-    return _strict(dict(attributes), "", problems), tuple(problems)
+    strict = _strict(dict(attributes), "", problems)
+    return strict if problems or not isinstance(attributes, dict) else attributes, tuple(problems)
 
 
 def _strict(value: JSON, place: str, problems: list[Problem]) -> Any:
