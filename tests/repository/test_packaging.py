@@ -59,8 +59,7 @@ def _hook() -> ModuleType:
 
 
 hook = _hook()
-"""What makes the metadata and the page of the manual of zarrlift when it is built."""
-MANUAL = f"zarrlift-{zarrlift.__version__}.data/data/share/man/man1/zarrlift.1"
+"""What makes the metadata of zarrlift when it is built."""
 
 
 def run(*words: str, cwd: Path) -> str:
@@ -136,44 +135,7 @@ def test_a_wheel_holds_its_package_and_nothing_else(name: str, wheel: zipfile.Zi
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert f"{name}/py.typed" in expected
-    if name == "zarrlift":
-        expected.add(MANUAL)
     assert {path for path in wheel.namelist() if ".dist-info/" not in path} == expected
-
-
-@pytest.mark.parametrize("name", ["zarrlift"], indirect=True)
-def test_the_manual_has_every_command_and_option(wheel: zipfile.ZipFile) -> None:
-    text, page = wheel.read(MANUAL).decode(), (ROOT / hook.REFERENCE).read_text()
-    commands = re.findall(r"(?m)^zarrlift ([a-z ]+) [{\[]", page)
-    assert {"inspect", "batch run"} <= {*commands}
-    assert [name for name in commands if f".SS zarrlift {name}\n" not in text] == []
-    options = {names.replace("-", r"\-") for names in re.findall(r"(?m)^`(-[^`]*)`$", page)}
-    assert r"\-\-html FILE" in options
-    assert [names for names in options if f".TP\n\\fB{names}\\fR\n" not in text] == []
-
-
-@pytest.mark.needs_reader("mandoc")
-@pytest.mark.parametrize("name", ["zarrlift"], indirect=True)
-def test_the_manual_is_valid(wheel: zipfile.ZipFile) -> None:
-    words = ["mandoc", "-T", "lint", "-W", "warning"]
-    done = subprocess.run(words, input=wheel.read(MANUAL), capture_output=True, check=False)
-    # A page has no date before its version is released.
-    assert [line for line in done.stdout.splitlines() if b"missing date" not in line] == []
-
-
-@pytest.mark.parametrize(
-    ("page", "expected"),
-    [
-        ("Text with `--an-option`,\nin *all* of **it**\\*.",
-         r"Text with \fB\-\-an\-option\fR, in \fIall\fR of \fBit\fR*."),
-        (".a [link](b.md#c)", r"\&.a link"),
-        ("```bash\n.x \\y\n\n'z'\n```", ".RS 4\n.nf\n\\&.x \\ey\n\n\\&'z'\n.fi\n.RE"),
-    ],
-)  # fmt: skip
-def test_markdown_becomes_roff(page: str, expected: str) -> None:
-    text = hook.manual(f"# Title\n\n{page}\n", "1.2.3", "does it")
-    assert '"zarrlift 1.2.3"' in text
-    assert text.partition(".SH DESCRIPTION\n")[2] == f"{expected}\n"
 
 
 def test_both_wheels_together_install_less_than_4_mb(name: str, wheel: zipfile.ZipFile) -> None:
