@@ -24,6 +24,7 @@ from ..archive.shard_reader import ShardReader, chunk_reader
 from ..core.chain.chain import with_several_streams
 from ..core.codec_table import SEVERAL
 from ..core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, HeadAndTail
+from ..core.identity_cache import IdentityCache
 from ..core.problems import note, warning
 from ..storage.base import Storage
 
@@ -40,7 +41,9 @@ class SeveralFrames:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._tried: Counter[object] = Counter()
+        self._tried: Counter[int] = Counter()
+        self._kinds: dict[object, int] = {}
+        self._kind = IdentityCache(self._kind_of)
         self._answers = True
 
     def described(
@@ -50,10 +53,8 @@ class SeveralFrames:
 
         `kept` is whether the stored bytes are kept.
         """
-        if not len(inventory.indexes) or not any(spec.name in SEVERAL for spec in source.chain.codecs):
-            return source, ()
-        kind = (source.chain, source.data_type, source.frame)
-        if self._tried[kind] >= _TRIED or not self._answers:
+        kind = self._kind(source)
+        if kind is None or not len(inventory.indexes) or self._tried[kind] >= _TRIED or not self._answers:
             return source, ()
         self._tried[kind] += 1
         reader = chunk_reader(self._storage, path, source)
@@ -77,6 +78,12 @@ class SeveralFrames:
                 "codec", f"{what}: they are encoded again", node=path, key=found.key, found=streams
             )
         return layout, (problem,)
+
+    def _kind_of(self, source: Layout) -> int | None:
+        """A number for all layouts whose chunks are encoded alike; None if none can have several streams."""
+        if not any(spec.name in SEVERAL for spec in source.chain.codecs):
+            return None
+        return self._kinds.setdefault((source.chain, source.data_type, source.frame), len(self._kinds))
 
 
 class _Found(NamedTuple):
