@@ -31,6 +31,7 @@ from .system.zarr_internals import ArraySpec, BatchedCodecPipeline
 if TYPE_CHECKING:
     from .layers.cache.state import CacheState
 
+Values: TypeAlias = np.ndarray[Any, Any]
 Request: TypeAlias = tuple[Any, ArraySpec, Any, Any, bool]
 """Place of a chunk, its properties, the selection in it and that in the result, whether it is all of it."""
 
@@ -70,51 +71,42 @@ class DecodedChunks(BatchedCodecPipeline):
     async def read(
         self, batch_info: Iterable[Request], out: NDBuffer, drop_axes: tuple[int, ...] = ()
     ) -> Any:
-        """Fill `out`: chunks that are kept at once, the others as zarr-python does."""
+        """Fill `out`: from decoded chunks that are kept at once, then from the others."""
         default: Any = super()  # its methods return results in newer versions of zarr
         requests = list(batch_info)
-        state = _cache_of(requests[0]) if requests else None
-        if state is None:
+        states = [_cache_of(request) for request in requests]
+        if not any(states):
             return await default.read(requests, out, drop_axes)
-        if self.supports_partial_decode:
-            return await self._read_shards(state, requests, out, drop_axes)
         results: list[Any] = [{"status": "present"}] * len(requests)
-        others = []
-        for number, request in enumerate(requests):
-            chunk = self._cached_array(state, request)
-            if chunk is None:
-                others.append(number)
-            else:
-                _fill(out, request, chunk[request[2]], drop_axes)
-        if others:
-            read = await default.read([requests[number] for number in others], out, drop_axes)
-            for number, result in zip(others, read or (), strict=False):
-                results[number] = result
-        return tuple(results)
-
-    async def _read_shards(
-        self, state: CacheState, requests: list[Request], out: NDBuffer, drop_axes: tuple[int, ...]
-    ) -> Any:
-        """Fill `out` from inner chunks: kept ones at once, then the others of each shard together."""
-        default: Any = super()
-        results: list[Any] = [{"status": "present"}] * len(requests)
+        in_shards = self.supports_partial_decode
         free = asyncio.Semaphore(config.get("async.concurrency") or 1)
 
         async def finish(number: int, part: _ShardPart | None) -> None:
+            request, values = requests[number], None
             async with free:
-                if part is not None and await self._decode_inner(state, part):
-                    _fill(out, requests[number], part.selected(), drop_axes)
+                if (state := _cache_of(request)) is not None:
+                    if part is not None:
+                        values = await self._decode_inner(state, request, part)
+                    elif not in_shards:
+                        values = await self._decode(state, request)
+                if values is not None:
+                    _fill(out, request, values, drop_axes)
                 else:
-                    read = await default.read([requests[number]], out, drop_axes)
+                    read = await default.read([request], out, drop_axes)
                     results[number] = (*(read or ()), results[number])[0]
 
         others = []
-        for number, request in enumerate(requests):
-            part = self._shard_part(state, request)
-            if part is None or part.missing:
+        for number, (request, state) in enumerate(zip(requests, states, strict=True)):
+            part, values = None, None
+            if state is not None and in_shards:
+                part = self._shard_part(state, request)
+                values = None if part is None or part.missing else part.selected()
+            elif state is not None:
+                values = self._kept(state, request)
+            if values is None:
                 others.append(finish(number, part))
             else:
-                _fill(out, request, part.selected(), drop_axes)
+                _fill(out, request, values, drop_axes)
         await asyncio.gather(*others)
         return tuple(results)
 
@@ -136,15 +128,17 @@ class DecodedChunks(BatchedCodecPipeline):
                 part.chunks[chunk] = np.frombuffer(data, kind[2]).reshape(shape)
         return part
 
-    async def _decode_inner(self, state: CacheState, part: _ShardPart) -> bool:
-        """Decode the smallest box with the missing inner chunks, and keep these; False without a shard."""
+    async def _decode_inner(self, state: CacheState, request: Request, part: _ShardPart) -> Values | None:
+        """Decode the smallest box with the missing inner chunks, and keep these; None without a shard."""
         codec: Any = self.array_bytes_codec
         spans = [range(min(axis), max(axis) + 1) for axis in zip(*part.missing, strict=True)]
         box = [slice(span[0] * n, (span[-1] + 1) * n) for span, n in zip(spans, part.shape, strict=True)]
         version = state.version_of(part.place.path)
         (decoded,) = await codec.decode_partial([(part.place, tuple(box), part.spec)])
         if decoded is None:
-            return False
+            return None
+        if _cache_of(request) is not state:
+            version = None  # what was read waits above the cache
         values, dtype = decoded.as_numpy_array(), part.kind[2]
         for chunk in product(*spans):
             first = [(at - span[0]) * n for at, span, n in zip(chunk, spans, part.shape, strict=True)]
@@ -153,45 +147,36 @@ class DecodedChunks(BatchedCodecPipeline):
             if version is not None and inner.dtype.newbyteorder("=") == dtype.newbyteorder("="):
                 data = _own_bytes(inner, dtype)
                 state.remember_as(part.place.path, (*part.kind, chunk), data, version, instead=False)
-        return True
+        return part.selected()
 
-    async def read_batch(
-        self, batch_info: Iterable[Request], out: NDBuffer, drop_axes: tuple[int, ...] = ()
-    ) -> Any:
-        """Fill `out` from the store below the cache or from its bytes, and keep what was decoded."""
-        default: Any = super()
-        results: list[Any] = []
-        for request in batch_info:
-            chunk = None if self.supports_partial_decode else await self._decoded(request)
-            if chunk is None:
-                results.extend(await default.read_batch([request], out, drop_axes) or ())
-            else:
-                _fill(out, request, chunk[request[2]], drop_axes)
-                results.append({"status": "present"})
-        return tuple(results)
-
-    def _cached_array(self, state: CacheState, request: Request) -> np.ndarray[Any, Any] | None:
+    def _kept(self, state: CacheState, request: Request) -> Values | None:
+        """What a request selects of a chunk that is kept."""
         kind = self._cache_kind(request[1])
         data = None if kind is None else state.in_memory_as(request[0].path, kind)
-        return None if kind is None or data is None else np.frombuffer(data, kind[2]).reshape(kind[1])
+        if kind is None or data is None:
+            return None
+        selected: Values = np.frombuffer(data, kind[2]).reshape(kind[1])[request[2]]
+        return selected
 
-    async def _decoded(self, request: Request) -> np.ndarray[Any, Any] | None:
-        """Decode a chunk and keep it; None if it is missing, or is not one that is kept."""
-        place, spec = request[:2]
-        state, kind = _cache_of(request), self._cache_kind(spec)
-        if state is None or kind is None:
+    async def _decode(self, state: CacheState, request: Request) -> Values | None:
+        """Decode what the store has of a chunk, and keep it; None for none, or if zarr-python reads it."""
+        place, spec, selection = request[:3]
+        if (kind := self._cache_kind(spec)) is None:
             return None
         version = state.version_of(place.path)
         data = await place.get(spec.prototype)
         if data is None:
             return None
+        if _cache_of(request) is not state:
+            version = None  # what was read waits above the cache
         (decoded,) = await self.decode([(data, spec)])
         assert decoded is not None
         chunk, dtype = decoded.as_numpy_array(), kind[2]
         same_kind = chunk.dtype.newbyteorder("=") == dtype.newbyteorder("=")
         if version is not None and chunk.shape == spec.shape and same_kind:
             state.remember_as(place.path, kind, _own_bytes(chunk, dtype), version)
-        return chunk
+        selected: Values = chunk[selection]
+        return selected
 
 
 def _configuration(codec: Any) -> Any:
@@ -226,11 +211,11 @@ class _ShardPart:
     selection: Any
     bounds: list[tuple[int, int]]
     """First index and end along each axis."""
-    chunks: dict[tuple[int, ...], np.ndarray[Any, Any]] = field(default_factory=dict)
+    chunks: dict[tuple[int, ...], Values] = field(default_factory=dict)
     """The inner chunks by their coordinates in the shard."""
     missing: list[tuple[int, ...]] = field(default_factory=list)
 
-    def selected(self) -> np.ndarray[Any, Any]:
+    def selected(self) -> Values:
         """The values, when no chunk is missing."""
         region = np.empty([stop - first for first, stop in self.bounds], self.kind[2])
         for chunk, values in self.chunks.items():
@@ -241,7 +226,7 @@ class _ShardPart:
                 here.append(slice(begin - at * n, max(end, begin) - at * n))
             region[tuple(there)] = values[tuple(here)]
         steps = (slice(None, None, each.step) if isinstance(each, slice) else 0 for each in self.selection)
-        part: np.ndarray[Any, Any] = region[tuple(steps)]
+        part: Values = region[tuple(steps)]
         return part
 
 
@@ -261,7 +246,7 @@ def _bounds(selection: Any, shape: Sequence[int]) -> list[tuple[int, int]] | Non
     return bounds
 
 
-def _own_bytes(chunk: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> memoryview:
+def _own_bytes(chunk: Values, dtype: np.dtype[Any]) -> memoryview:
     """The bytes of a chunk in C order, which nobody else can write to."""
     whole = np.ascontiguousarray(chunk, dtype)
     if whole is chunk and not (chunk.base is None and chunk.flags.owndata):

@@ -255,21 +255,11 @@ def test_without_a_cache_and_below_a_layer_that_changes_keys_it_is_zarrs_pipelin
     assert len(decodes) == 3 * 2 * 4
 
 
-def test_layers_that_keep_keys_and_bytes_may_be_above_the_cache(decodes):
+@pytest.mark.parametrize("above", [(Retry, Log), (PerArray,)], ids=["log and retry", "per array"])
+def test_layers_that_keep_keys_and_bytes_may_be_above_the_cache(above, decodes):
     below = MemoryStore()
     written(below)
-    layers = stack(below, Retry(), Log(), Cache())
-    array = opened(layers)
-    for _ in range(2):
-        np.testing.assert_array_equal(array[...], DATA)
-    assert len(decodes) == 4
-
-
-def test_arrays_of_zarrstack_open_are_decoded_once(decodes):
-    below = MemoryStore()
-    written(below)
-    with decoded():
-        array = zarrstack.open_array(Cache(below), path="a")
+    array = opened(stack(below, *(each() for each in above), Cache()))
     for _ in range(2):
         np.testing.assert_array_equal(array[...], DATA)
     assert len(decodes) == 4
