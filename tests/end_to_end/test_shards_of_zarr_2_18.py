@@ -123,7 +123,7 @@ def test_a_draft_shard_is_a_ratified_one_but_for_the_checksum() -> None:
     shard = (ARCHIVE / "data/root/group/plane/c0/0").read_bytes()
     size = IndexFormat.DRAFT.size((2, 2))
     body, index = shard[:-size], shard[-size:]
-    ours = Sharding(chunks_per_shard=[2, 2])._form.parse_index(index, len(shard))
+    ours = Sharding(chunks_per_shard=[2, 2])._form.parse_index(index)
     store = zarr.storage.MemoryStore()
     reader = zarr.create_array(
         store, shape=made["shape"], chunks=(2, 3), shards=(4, 6), dtype="i4", fill_value=-1, compressors=None

@@ -26,6 +26,7 @@ GUARD: Final = "zarrstack.storage_transformers"
 """The guard of an array."""
 CONSOLIDATED: Final = "consolidated_metadata"
 DOCUMENT: Final = "zarr.json"
+V2_DOCUMENTS: Final = frozenset({".zarray", ".zattrs", ".zgroup", ".zmetadata"})
 
 
 def node_of(key: str) -> str | None:
@@ -43,7 +44,7 @@ def key_of(path: str) -> str:
 def is_document(key: str) -> bool:
     """Whether this key names the metadata of a node, in any version of Zarr."""
     name = key.rpartition("/")[2]
-    return name.endswith(".json") or name in {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
+    return name.endswith(".json") or name in V2_DOCUMENTS
 
 
 def parse(data: bytes) -> JSONObject | None:

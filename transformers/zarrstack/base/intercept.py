@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest
 
-from ..core.paths import folder_prefix
+from ..core.paths import prefix_of
 from ..system.clock import Clock
 from .descend import remove_below
 from .transformer import StorageTransformer
@@ -121,7 +121,7 @@ class Intercept(StorageTransformer):
 
     async def getsize_prefix(self, prefix: str) -> int:
         # Without the slash, zarr 3.1.6 would also count siblings whose names start with the prefix.
-        act = partial(self._store.getsize_prefix, folder_prefix(prefix))
+        act = partial(self._store.getsize_prefix, prefix_of(prefix))
         return await self.around(Call("getsize_prefix", prefix), act)
 
     async def delete_dir(self, prefix: str) -> None:

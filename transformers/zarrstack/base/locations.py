@@ -6,12 +6,13 @@ import os
 import re
 import weakref
 from collections.abc import Hashable, Mapping
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Self
 
 from zarr.abc.store import Store
-from zarr.storage import LoggingStore, WrapperStore
+from zarr.storage import LoggingStore, WrapperStore, ZipStore
 
-from .descend import descend
+from .descend import UNBOUND, descend
 from .transformer import StorageTransformer
 
 
@@ -64,7 +65,10 @@ def _own_location(store: Any) -> Location:
         kind = ("file system", type(system))
         options = without_secrets(getattr(system, "storage_options", {}))
         return Location(kind, _folder(store.path), (*kind, options))
-    # ObjectStore and ZipStore show their location in their repr (zarr 3.1.6, 3.4.2).
+    if isinstance(store, ZipStore):
+        place = ("zip", os.path.realpath(store.path))
+        return Location(place, "", place)
+    # ObjectStore shows its location in its repr (zarr 3.1.6, 3.4.2).
     place = (type(store).__qualname__, repr(store))
     inner = getattr(store, "store", store)
     return Location(place, "", ("store", id(inner)))
@@ -109,3 +113,17 @@ def same_location(copy: Store, store: Store) -> None:
                 weakref.finalize(one, _twins.pop, id(one), None)
         if not isinstance(one, WrapperStore):
             return
+
+
+class Located(StorageTransformer):
+    """Base of layers that share something with others over the same objects."""
+
+    @cached_property
+    def _where(self) -> Location:
+        return location_of(self._store)
+
+    def _with_store(self, store: Store) -> Self:
+        if self._store is not UNBOUND:
+            _ = self._where  # a copy has that of the original
+            same_location(store, self._store)
+        return super()._with_store(store)

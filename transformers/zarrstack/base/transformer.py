@@ -15,7 +15,7 @@ tests/zarrstack/base/test_questions.py fails on a method of the installed zarr t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import Any, ClassVar, Self, TypeAlias
 
 from zarr.abc.buffer import Buffer, BufferPrototype
@@ -24,27 +24,13 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import WrapperStore
 
 from ..core.json_text import JSONObject
-from ..core.paths import folder_prefix
+from ..core.paths import prefix_of
 from . import sync_calls
 from .descend import remove_below, serves_sync
 from .description import LayerOptions
 from .layer import Layer
 
 Values: TypeAlias = list[Buffer | None]
-
-
-async def _unmerged(
-    layer: StorageTransformer,
-    key: str,
-    byte_ranges: Iterable[ByteRequest | None],
-    *,
-    prototype: BufferPrototype,
-) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
-    """`get_ranges` of zarr 3.3+, for earlier versions."""
-    values = await layer.get_partial_values(prototype, [(key, part) for part in byte_ranges])
-    if any(value is None for value in values):
-        raise BaseExceptionGroup("reading ranges failed", [FileNotFoundError(key)])
-    yield tuple(enumerate(values))
 
 
 class StorageTransformer(Layer):
@@ -158,7 +144,7 @@ class StorageTransformer(Layer):
     _get_many = Store._get_many  # noqa: SLF001 - not WrapperStore's, which bypasses `get`
     _set_many = Store._set_many  # noqa: SLF001
     is_empty = Store.is_empty
-    get_ranges: ClassVar[Any] = getattr(Store, "get_ranges", _unmerged)
+    get_ranges: ClassVar[Any] = getattr(Store, "get_ranges", None)  # zarr 3.3+
     get_ranges_sync: ClassVar[Any] = getattr(Store, "get_ranges_sync", None)
 
     async def exists(self, key: str) -> bool:
@@ -184,7 +170,7 @@ class StorageTransformer(Layer):
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Total length in bytes of all values below a path, with `list_prefix` and `getsize`."""
-        keys = [key async for key in self.list_prefix(folder_prefix(prefix))]
+        keys = [key async for key in self.list_prefix(prefix_of(prefix))]
         return sum(await asyncio.gather(*(self.getsize(key) for key in keys)))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
@@ -202,7 +188,7 @@ class StorageTransformer(Layer):
         return self._list_dir(prefix) if self._lists_itself else self._store.list_dir(prefix)
 
     async def _list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
-        folder = folder_prefix(prefix.rstrip("/"))
+        folder = prefix_of(prefix.rstrip("/"))
         seen = set()
         async for key in self.list_prefix(folder):
             name = key.removeprefix(folder).split("/", 1)[0]
@@ -226,7 +212,7 @@ class StorageTransformer(Layer):
         override listings and the folder is empty, the store below also removes the folder.
         """
         self._check_writable("delete_dir", prefix)
-        folder = folder_prefix(prefix)
+        folder = prefix_of(prefix)
         keys = [key async for key in self.list_prefix(folder)]
         await asyncio.gather(*(self.delete(key) for key in keys))
         if not self._lists_itself and await self._store.is_empty(prefix):

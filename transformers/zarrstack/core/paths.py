@@ -22,13 +22,8 @@ def join(path: str, name: str) -> str:
 
 
 def prefix_of(path: str) -> str:
-    """Common prefix of all keys below a path: the path and a "/", or "" for the root."""
-    return f"{path}/" if path else ""
-
-
-def folder_prefix(prefix: str) -> str:
-    """A prefix that names only what is below a path: with a slash, unless it is empty."""
-    return prefix if not prefix or prefix.endswith("/") else prefix + "/"
+    """Common prefix of all keys below a path, with or without a "/" at its end; "" for the root."""
+    return path if not path or path.endswith("/") else path + "/"
 
 
 def ancestors(key: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Sto
 from zarr.buffer import cpu, default_buffer_prototype
 
 from ..base.descend import serves_sync
-from ..core.paths import folder_prefix
+from ..core.paths import prefix_of
 
 Operation: TypeAlias = tuple[Any, ...]
 """Name and arguments, such as ("set", "a/c/0", b"1")."""
@@ -122,16 +122,16 @@ def expected(model: dict[str, bytes], operation: Operation) -> Any:
         case ("get_ranges", key, parts):
             return [_cut(model[key], part) for part in parts] if key in model else FileNotFoundError
         case ("delete_dir", path):
-            for key in [key for key in model if key.startswith(folder_prefix(path))]:
+            for key in [key for key in model if key.startswith(prefix_of(path))]:
                 del model[key]
         case ("clear",):
             model.clear()
         case ("is_empty", path):
-            return not any(key.startswith(folder_prefix(path)) for key in model)
+            return not any(key.startswith(prefix_of(path)) for key in model)
         case ("getsize_prefix", path):
-            return sum(len(value) for key, value in model.items() if key.startswith(folder_prefix(path)))
+            return sum(len(value) for key, value in model.items() if key.startswith(prefix_of(path)))
         case ("list_dir", path):
-            folder = folder_prefix(path)
+            folder = prefix_of(path)
             return sorted({key.removeprefix(folder).split("/")[0] for key in model if key.startswith(folder)})
         case ("list_prefix", folder):
             return sorted(key for key in model if key.startswith(folder))
@@ -189,7 +189,7 @@ async def perform(store: Store, operation: Operation) -> Any:
 
 
 async def _ranges(store: Any, key: str, parts: tuple[ByteRequest | None, ...]) -> Any:
-    if not hasattr(store, "get_ranges"):  # zarr before 3.3, without a layer
+    if getattr(store, "get_ranges", None) is None:  # zarr before 3.3
         parts_of_key = [(key, part) for part in parts]
         values = await store.get_partial_values(PROTOTYPE, parts_of_key)
         return FileNotFoundError if values[0] is None else [_bytes(value) for value in values]

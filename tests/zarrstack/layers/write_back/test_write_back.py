@@ -24,7 +24,7 @@ from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from zarrstack import Cache, Log, Rekey, WriteBack, stack
-from zarrstack.core.errors import UsageError
+from zarrstack.core.errors import StorageError, UsageError
 from zarrstack.layers.write_back.waiting import KEY_COST, OBJECT_COST
 from zarrstack.testing import LayerTests, Place
 
@@ -50,14 +50,6 @@ class TestOverFiles(LayerTests):
 
     def below(self, place: Place, *, read_only: bool = False) -> Store:
         return LocalStore(place.folder, read_only=read_only)
-
-
-def test_ranges_of_missing_keys_are_missing_over_files(tmp_path):
-    store = stack(LocalStore(tmp_path), WriteBack())
-    put(store, "a/c/0", b"12345")
-    requests = [("a/c/0", RangeByteRequest(1, 3)), ("a/c/1", RangeByteRequest(1, 3))]
-    found, missing = asyncio.run(store.get_partial_values(PROTOTYPE, requests))
-    assert (found.to_bytes(), missing) == (b"23", None)
 
 
 # -- one store write per object --------------------------------------------------------------------
@@ -255,16 +247,23 @@ def test_a_removal_of_a_folder_drops_what_waits_but_not_what_is_set_meanwhile(ob
     assert objects == {}
 
 
-def test_decoded_chunks_of_a_cache_below_are_not_those_of_a_value_that_waits(below):
+@pytest.mark.parametrize("shards", [None, (4,)], ids=["chunks", "shards"])
+@pytest.mark.parametrize("part", [slice(None), slice(4, 6), slice(8, 12)], ids=["all", "a chunk", "the last"])
+def test_decoded_chunks_of_a_cache_below_are_not_those_of_a_value_that_waits(below, part, shards):
     with zarr.config.set({"codec_pipeline.path": "zarrstack.decoded.DecodedChunks"}):
         store = stack(below, WriteBack(), Cache())
-        array = zarr.create_array(store, name="a", **ARRAY)
-        for number in (1, 2, 3):
-            array[:] = number
-            assert array[:].tolist() == [number] * 12
-            if number == 1:
-                store.flush_sync()
-                assert array[:].tolist() == [1] * 12
+        array = zarr.create_array(store, name="a", **ARRAY, shards=shards)
+    expected = np.zeros(12, "i4")
+    for number in (1, 2, 3):
+        wanted = slice(None) if number == 1 else part
+        array[wanted] = expected[wanted] = number
+        for _ in range(2):
+            assert array[:].tolist() == expected.tolist()
+        if number == 1:
+            store.flush_sync()
+            assert array[:].tolist() == [1] * 12
+    store.flush_sync()
+    assert array[:].tolist() == zarr.open_array(below, path="a", mode="r")[:].tolist() == expected.tolist()
 
 
 # -- who shares it ---------------------------------------------------------------------------------
@@ -384,7 +383,7 @@ def test_a_failed_flush_keeps_what_waits_and_raises_again(below, objects):
     put(store, "a/0", b"x")
     put(store, "b/0", b"y")
     below.fails = "a/"
-    for act in (store.flush_sync, lambda: asyncio.run(store.flush()), store.close, store.flush_sync):
+    for act in (store.flush_sync, lambda: asyncio.run(store.flush()), store.close, store.__exit__):
         with pytest.raises(OSError, match="No space"):
             act()
     assert (got(store, "a/0"), set(objects)) == (b"x", {"b/0"})
@@ -415,26 +414,8 @@ def test_an_error_that_nobody_saw_is_raised_by_the_next_change(below):
     assert sorted(below.sets) == ["a/0", "a/9"]
 
 
-def test_a_value_set_while_its_object_is_being_stored_is_kept(below, objects):
-    store = stack(below, WriteBack())
-
-    async def run():
-        await store.set("a/0", value(b"old"))
-        below.gate = Gate()
-        task = asyncio.ensure_future(store.flush())
-        await below.gate.reached.wait()
-        await store.set("a/0", value(b"new"))
-        below.gate.opened.set()
-        await task
-        below.gate = None
-        assert (await store.get("a/0", PROTOTYPE)).to_bytes() == b"new"
-        await store.flush()
-
-    asyncio.run(run())
-    assert objects["a/0"].to_bytes() == b"new"
-
-
-def test_a_value_is_stored_only_after_the_one_before_it(below, objects):
+@pytest.mark.parametrize("at_once", [True, False], ids=["a flush meanwhile", "a later flush"])
+def test_a_value_set_while_its_object_is_being_stored_is_kept_and_stored_after_it(below, objects, at_once):
     class Counted(Gate):
         entered = 0
 
@@ -450,12 +431,14 @@ def test_a_value_is_stored_only_after_the_one_before_it(below, objects):
         first = asyncio.ensure_future(store.flush())
         await gate.reached.wait()
         await store.set("a/0", value(b"new"))
-        second = asyncio.ensure_future(store.flush())
+        second = asyncio.ensure_future(store.flush()) if at_once else None
         for _ in range(100):
             await asyncio.sleep(0)
         assert gate.entered == 1
         gate.opened.set()
-        await asyncio.gather(first, second)
+        await first
+        assert (await store.get("a/0", PROTOTYPE)).to_bytes() == b"new"
+        await (second or store.flush())
 
     asyncio.run(run())
     assert objects["a/0"].to_bytes() == b"new"
@@ -519,7 +502,7 @@ AT_EXIT = """
 
     class Broken(WrapperStore):
         async def set(self, key, value):
-            raise OSError("disk is gone")
+            raise {error}
 
     below = LocalStore({folder!r})
     store = stack({below}, WriteBack())
@@ -530,7 +513,7 @@ AT_EXIT = """
 
 def run_python(code):
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
     return (done.stdout + done.stderr).strip()
@@ -540,15 +523,41 @@ def run_python(code):
     "end", ["", *(pytest.param(end, marks=pytest.mark.slow) for end in ("sys.exit(0)", "del store"))]
 )
 def test_what_waits_is_stored_when_the_interpreter_exits(tmp_path, end):
-    assert run_python(AT_EXIT.format(folder=str(tmp_path), below="below", end=end)) == ""
+    assert run_python(AT_EXIT.format(folder=str(tmp_path), below="below", error="OSError", end=end)) == ""
     assert got(LocalStore(tmp_path), "a/1") == b"x"
 
 
-def test_what_cannot_be_stored_at_exit_is_warned_of_by_its_key(tmp_path):
-    text = run_python(AT_EXIT.format(folder=str(tmp_path), below="Broken(below)", end=""))
+SILENT = "import zarrstack.layers.write_back.waiting as w; w.Budget.store = lambda *_, **__: asyncio.sleep(0)"
+
+
+@pytest.mark.parametrize(
+    ("error", "end", "why"),
+    [
+        ("OSError('disk is gone')", "", "disk is gone"),
+        ("asyncio.CancelledError", "", "the store broke off a change"),
+        ("OSError", SILENT, "a flush did not store them"),
+    ],
+    ids=["an error", "broken off", "nothing happens"],
+)
+def test_what_cannot_be_stored_at_exit_is_warned_of_by_its_key(tmp_path, error, end, why):
+    code = AT_EXIT.format(folder=str(tmp_path), below="Broken(below)", error=error, end=end)
+    text = run_python(code)
     assert "1 changes were never stored" in text
     assert "Their keys: a/1" in text
-    assert "disk is gone" in text
+    assert why in text
+
+
+def test_a_flush_whose_store_breaks_off_does_not_seem_to_succeed(objects):
+    class BreaksOff(WrapperStore[Store]):
+        async def set(self, key, value):
+            raise asyncio.CancelledError
+
+    store = stack(BreaksOff(MemoryStore(objects)), WriteBack())
+    put(store, "a/0", b"x")
+    with pytest.raises(StorageError, match="the store broke off a change"):
+        store.flush_sync()
+    assert got(store, "a/0") == b"x"
+    asyncio.run(store.clear())
 
 
 def test_what_waits_outlives_its_stack(objects):

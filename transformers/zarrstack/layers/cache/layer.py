@@ -22,6 +22,7 @@ from ...base.option_checks import either, invalid_option, size
 from ...base.sync_calls import blocking_copy, complete
 from ...base.transformer import StorageTransformer
 from ...core.errors import UsageError
+from ...core.paths import prefix_of
 from .folder_control import MIN_BUDGET, check_folder
 from .record import ODD, CachedValue, Part, part_of
 from .single_flight import PendingFetch
@@ -302,7 +303,7 @@ class Cache(StorageTransformer):
 
     async def getsize_prefix(self, prefix: str) -> int:
         # Without the slash, zarr 3.1.6 counts `a/c/10` as below `a/c/1`.
-        return await self._store.getsize_prefix(prefix.rstrip("/") + "/" if prefix else "")
+        return await self._store.getsize_prefix(prefix_of(prefix))
 
 
 def _is_duration(value: Any) -> bool:

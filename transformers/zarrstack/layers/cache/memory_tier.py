@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -55,16 +54,15 @@ class MemoryTier:
         """Add a value; one larger than the budget is not kept. `is_valid` applies to older values."""
         key = where if isinstance(where, str) else where[0]
         cost = OVERHEAD + len(key) + (0 if cached.data is None else len(cached.data))
-        if self._keeps and cost <= self.budget < self.used + cost:
-            self._remove_invalid(is_valid)
         with self._lock:
-            if where in self._entries:
-                self._remove(where)
+            self._remove(where)
             if cost > self.budget:
                 return
             if self._keeps and self.used + cost > self.budget:
-                self.refusals += 1
-                return
+                self._remove_invalid(is_valid)
+                if self.used + cost > self.budget:
+                    self.refusals += 1
+                    return
             while self.used + cost > self.budget:
                 self.used -= self._entries.popitem(last=False)[1][2]
                 self.evictions += 1
@@ -89,14 +87,9 @@ class MemoryTier:
             self.used -= entry[2]
 
     def _remove_invalid(self, is_valid: Check) -> None:
-        with self._lock:
-            oldest = tuple(itertools.islice(self._entries.items(), 2))
-        for where, entry in oldest:
-            stays = is_valid(entry[0], entry[1])  # without the lock: a failing folder clears this tier
-            with self._lock:
-                if self._entries.get(where) is not entry:
-                    continue
-                if stays:
-                    self._entries.move_to_end(where)
-                else:
-                    self._remove(where)
+        for _ in range(min(2, len(self._entries))):
+            where, entry = next(iter(self._entries.items()))
+            if is_valid(entry[0], entry[1]):
+                self._entries.move_to_end(where)
+            else:
+                self._remove(where)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
@@ -26,6 +26,7 @@ from ...base.array_documents import (
     DOCUMENT,
     FIELD,
     GUARD,
+    V2_DOCUMENTS,
     consolidated_in,
     entries_of,
     is_array,
@@ -43,7 +44,7 @@ from ...base.stack import stack
 from ...base.transformer import StorageTransformer
 from ...core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
 from ...core.json_text import JSON, JSONObject, excerpt
-from ...core.paths import ancestors, folder_prefix, parents, prefix_of
+from ...core.paths import ancestors, parents, prefix_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,23 +56,15 @@ class DescribedArray:
     layers: tuple[StorageTransformer, ...] = ()
     store: Store
     """The array's stack over the store below; the store below itself for an array without transformers."""
-    error: ZarrstackError | None = None
-    """Why the array cannot be used."""
 
     def has_same_layers(self, other: DescribedArray) -> bool:
         """Whether both have equal layers, and can share one stack."""
         mine, theirs = ([(type(each), each.options) for each in array.layers] for array in (self, other))
-        return mine == theirs and self.error is None and other.error is None
-
-    def check(self) -> None:
-        """Raise the error of an array that cannot be used."""
-        if self.error is not None:
-            raise self.error
+        return mine == theirs
 
 
 def describe(below: Store, path: str, document: JSONObject) -> DescribedArray:
-    """Return a document's array with its layers; invalid ones are reported in its `error`."""
-    entries: list[JSON] = []
+    """Return a document's array with its layers; an error for one that cannot be used."""
     layers: list[StorageTransformer] = []
     try:
         entries = entries_of(document, path)
@@ -103,11 +96,11 @@ def describe(below: Store, path: str, document: JSONObject) -> DescribedArray:
                     advice="Put it into the stack yourself, above PerArray, and flush or close that.",
                 )
         store = stack(below, *layers)
+    except UsageError as error:
+        raise MetadataError.of(error.problem).at(node=path, key=key_of(path)) from None
     except ZarrstackError as error:
-        if isinstance(error, UsageError):
-            error = MetadataError.of(error.problem)
-        error = error.at(node=path, key=key_of(path))
-        return DescribedArray(document=document, entries=entries, store=below, error=error)
+        error.at(node=path, key=key_of(path))
+        raise
     return DescribedArray(document=document, entries=entries, layers=tuple(layers), store=store)
 
 
@@ -124,9 +117,6 @@ def _check_members(document: JSONObject) -> None:
                 found=excerpt(document.get(name)),
                 expected=expected,
             )
-
-
-OF_V2: Final = frozenset({".zarray", ".zgroup", ".zattrs", ".zmetadata"})
 
 
 class PerArray(StorageTransformer):
@@ -185,7 +175,7 @@ class PerArray(StorageTransformer):
 
     def _learn(self, path: str, document: JSONObject) -> DescribedArray:
         """Record the array of a document; a known stack is kept if the layers are equal."""
-        previous = self._arrays.get(path)
+        previous = self._arrays.pop(path, None)
         array = describe(self._store, path, document)
         if previous is not None and previous.has_same_layers(array):
             array = replace(array, layers=previous.layers, store=previous.store)
@@ -216,13 +206,10 @@ class PerArray(StorageTransformer):
 
         A document of Zarr v2 cannot name transformers, and is in no array that does.
         """
-        if key.rpartition("/")[2] in OF_V2:
+        if key.rpartition("/")[2] in V2_DOCUMENTS:
             return self._store
         array = await self._array_of(key, again=False)
-        if array is None:
-            return self._store
-        array.check()
-        return array.store
+        return self._store if array is None else array.store
 
     def cache_of(self, key: str) -> Any:
         below = getattr(self._known_store(key), "cache_of", None)
@@ -257,7 +244,7 @@ class PerArray(StorageTransformer):
                 return value
             del document[CONSOLIDATED]
         else:
-            self._learn(path, document).check()
+            self._learn(path, document)
             if not names_transformers(document):
                 return value
             document = {name: member for name, member in document.items() if name != GUARD} | {FIELD: []}
@@ -289,8 +276,10 @@ class PerArray(StorageTransformer):
                 document |= {FIELD: entries, GUARD: {"must_understand": True}}
                 value = type(value).from_bytes(json.dumps(document, indent=2).encode())
             array = describe(self._store, path, document)
-            array.check()
-            if (before := await self._array_at(path)) is not None:
+            before = None
+            with suppress(MetadataError, UnsupportedError):  # one that cannot be used may be repaired
+                before = await self._array_at(path)
+            if before is not None:
                 self._check_change(path, before, array)
         elif document is not None and self._hides_transformers(document, path):
             del document[CONSOLIDATED]
@@ -388,7 +377,6 @@ class PerArray(StorageTransformer):
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         array = await self._array_of(prefix)
         if array is not None:
-            array.check()
             async for key in array.store.list_prefix(prefix):
                 yield key
             return
@@ -398,7 +386,6 @@ class PerArray(StorageTransformer):
             if not any(path in own for path in ancestors(key)):
                 yield key
         for path, array in own.items():
-            array.check()
             async for key in array.store.list_prefix(f"{path}/" if path else ""):
                 yield key
 
@@ -417,15 +404,13 @@ class PerArray(StorageTransformer):
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path: first through the arrays' stacks, then the rest."""
         self._check_writable()
-        folder = folder_prefix(prefix)
+        folder = prefix_of(prefix)
         array = await self._array_of(folder)
         if array is not None:
-            array.check()
             await array.store.delete_dir(prefix)
         else:
             keys = [key async for key in self._store.list_prefix(folder) if key.endswith(DOCUMENT)]
             for path, each in (await self._transformed(keys)).items():
-                each.check()
                 await each.store.delete_dir(path)
             await remove_below(self._store, prefix)
         self._forget(folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import Any, Final, Self
 
 from zarr.abc.buffer import Buffer, BufferPrototype
@@ -16,23 +17,22 @@ from zarr.abc.store import ByteRequest, Store
 
 from ...base.byte_ranges import content
 from ...base.chunks import ChunkNames
-from ...base.descend import UNBOUND, descend, remove_below
-from ...base.locations import Location, location_of, same_location
-from ...base.transformer import StorageTransformer
+from ...base.descend import descend, remove_below
+from ...base.locations import Located
 from ...core.chunk_keys_v3 import KeyEncoding
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject
 from ...core.paths import prefix_of
 from ...core.shard_index import IndexFormat
 from ...system.shared_locks import SharedLock, lock_of, run_to_completion
-from .shard import ChunkChange, Place, ShardForm
+from .shard import Place, ShardForm
 from .stored_shard import OpenShard, ShardWriters, StoredShard
 
 MAX_AT_ONCE: Final = 32
 """Indexes read concurrently by a listing."""
 
 
-class Sharding(StorageTransformer):
+class Sharding(Located):
     """Stores the chunks of one array in shards; every other key passes through.
 
     `chunks_per_shard` has one number per axis (with `ndim`, missing trailing numbers are 1). `path` is the
@@ -82,7 +82,6 @@ class Sharding(StorageTransformer):
         self._names = ChunkNames(path, len(self._form.chunks), encoding)
         self._options = self._normal_options()
         self._writers = ShardWriters()
-        self._known_location: Location | None = None
 
     def _normal_options(self) -> dict[str, Any]:
         """The options as JSON, without those that have their default value."""
@@ -133,29 +132,20 @@ class Sharding(StorageTransformer):
         shard, _ = self._form.locate(chunk)
         return self._names.key(shard), self._form.count
 
-    @property
-    def _location(self) -> Location:
-        if self._known_location is None:
-            location = location_of(self._store)
-            # Nested shards may have the same keys as outer ones; the depth distinguishes them.
-            depth = sum(isinstance(each, Sharding) for each in descend(self))
-            self._known_location = location._replace(place=(location.place, depth))
-        return self._known_location
-
-    def _with_store(self, store: Store) -> Self:
-        if self._store is not UNBOUND:
-            _ = self._location  # a copy has that of the original
-            same_location(store, self._store)
-        return super()._with_store(store)
+    @cached_property
+    def _depth(self) -> int:
+        """Tells shards from those below with the same keys."""
+        return sum(isinstance(each, Sharding) for each in descend(self))
 
     def _shard(self, key: str) -> StoredShard:
         return StoredShard(store=self._store, key=key, form=self._form, node=self._names.path)
 
     def _lock(self, shard: str) -> SharedLock:
         """The lock of a shard; the empty name stands for all shards of this array."""
-        location = self._location
         kind = "shard" if shard else "array"
-        return lock_of((kind, location.place), location.base + (shard or self._names.region))
+        return lock_of(
+            (kind, self._where.place, self._depth), self._where.base + (shard or self._names.region)
+        )
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -222,7 +212,7 @@ class Sharding(StorageTransformer):
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path; all shards of an array at once, without reading them."""
         self._check_writable()
-        folder = prefix.rstrip("/") + "/" if prefix.strip("/") else ""
+        folder = prefix_of(prefix.rstrip("/"))
         if self._names.region.startswith(folder):
             async with self._lock("").writing():
                 await run_to_completion(remove_below(self._store, folder.rstrip("/")))
@@ -235,7 +225,7 @@ class Sharding(StorageTransformer):
         key = self._names.key(shard)
         # `delete_dir` holds this lock, which covers all shards of the array, exclusively.
         async with self._lock("").reading():
-            await self._writers.change(self._shard(key), self._lock(key), ChunkChange(place, value))
+            await self._writers.change(self._shard(key), self._lock(key), place, value)
 
     # -- listing ------------------------------------------------------------------------------
 

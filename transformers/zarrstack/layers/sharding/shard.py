@@ -6,7 +6,7 @@ draft shard is a ratified one without the checksum, so one implementation serves
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -26,16 +26,6 @@ REMEMBERED_BYTES: Final = 2**14
 """Limit on the size of cached checked indexes: 1,024 chunks."""
 UNKNOWN_LENGTH: Final = 2**62
 """Stands for an object length that was not requested; no object is this long."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkChange:
-    """A change to one chunk of a shard."""
-
-    chunk: Place
-    """Its coordinates within the shard."""
-    value: Any
-    """The new bytes, as any object with the buffer protocol; None removes the chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,57 +81,34 @@ class ShardForm:
             # Python integers: a key may name a chunk beyond int64.
             yield tuple(base + step for base, step in zip(first, inner, strict=True))
 
-    def parse_index(self, data: Any, object_length: int = UNKNOWN_LENGTH) -> ShardIndex:
+    def parse_index(self, data: bytes) -> ShardIndex:
         """Parse an index and check it, as far as possible without the object's length.
 
-        ChunkError for a wrong length or checksum, for half-missing or overlapping chunks, and for chunks
-        outside the object.
+        ChunkError for a wrong length or checksum, and for half-missing or overlapping chunks.
         """
-        if len(data) <= REMEMBERED_BYTES:
-            return _parse(self, bytes(data), object_length)
-        return _parse.__wrapped__(self, data, object_length)
+        return (_parse if len(data) <= REMEMBERED_BYTES else _parse.__wrapped__)(self, data)
 
     def needed(self, stop: int) -> int:
         """Minimum length of the object if a chunk ends at `stop`."""
         return stop + self.index_size if self.index.location == "end" else stop
 
     def open(self, data: memoryview) -> dict[Place, memoryview]:
-        """The chunks of a whole shard object by coordinates; ChunkError as in `parse_index`."""
-        index = self.parse_index(data[self.index.place(self.chunks, len(data))], len(data))
-        chunks = {}
-        for place in map(tuple, np.argwhere(index.present).tolist()):
-            part = index.get(place)
-            assert part is not None
-            chunks[place] = data[part]
-        return chunks
+        """The chunks of a whole shard object by coordinates; ChunkError also for chunks outside of it."""
+        index = ShardIndex.of_shard(data, self.chunks, self.index)
+        places = map(tuple, np.argwhere(index.present).tolist())
+        return {place: data[part] for place in places if (part := index.get(place)) is not None}
 
     def close(self, chunks: Mapping[Place, Any]) -> bytes:
         """Assemble a shard object from chunks, in C order without gaps."""
         return packed(((place, chunks[place]) for place in sorted(chunks)), self.chunks, self.index)
 
-    def replaces_all(self, changes: Iterable[ChunkChange]) -> bool:
-        """Whether the changes replace every chunk, so that the old shard need not be read."""
-        return len({change.chunk for change in changes}) == self.count
-
 
 @lru_cache(maxsize=64)
-def _parse(form: ShardForm, data: Any, object_length: int) -> ShardIndex:
+def _parse(form: ShardForm, data: bytes) -> ShardIndex:
     """Parse and check an index; the result is shared and must not be modified.
 
     Reading a chunk from a shard of 512 in memory takes three times as long without this cache.
     """
     index = ShardIndex.from_bytes(data, form.chunks, form.index)
-    index.check(object_length, form.index)
+    index.check(UNKNOWN_LENGTH, form.index)
     return index
-
-
-def apply(chunks: dict[Place, Any], changes: Iterable[ChunkChange]) -> bool:
-    """Apply changes in order to the chunks of a shard, in place; return whether anything changed."""
-    changed = False
-    for change in changes:
-        if change.value is None:
-            changed |= chunks.pop(change.chunk, None) is not None
-        else:
-            chunks[change.chunk] = change.value
-            changed = True
-    return changed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +17,7 @@ from ...core.errors import ChunkError
 from ...core.shard_index import ShardIndex
 from ...system.fork_safety import new_lock, reset_after_fork
 from ...system.shared_locks import SharedLock, run_to_completion
-from .shard import ChunkChange, Place, ShardForm, apply
+from .shard import Place, ShardForm
 
 PROOF_BYTES: Final = 2**16
 """Maximum distance past a chunk that one read covers, to verify the shard's length without a second read."""
@@ -46,19 +46,20 @@ class StoredShard:
         with self._named():
             return OpenShard(shard=self, index=self.form.parse_index(data.to_bytes()))
 
-    async def rewrite(self, changes: Sequence[ChunkChange]) -> None:
-        """Apply changes; a shard left without chunks is removed.
+    async def rewrite(self, changes: Mapping[Place, Any]) -> None:
+        """Replace chunks by new bytes, or remove those with None; a shard left without chunks is removed.
 
-        ChunkError if a chunk that remains cannot be read.
+        A shard all of whose chunks are replaced is not read. ChunkError if a chunk that remains cannot be.
         """
-        reads_old = not self.form.replaces_all(changes)
+        reads_old = len(changes) < self.form.count
         chunks: dict[Place, Any] = {}
         old = await self.store.get(self.key, default_buffer_prototype()) if reads_old else None
         if old is not None:
             with self._named():
-                chunks.update(self.form.open(content(old)))
-        if not apply(chunks, changes) and reads_old:
+                chunks = self.form.open(content(old))
+        if reads_old and not any(place in chunks or value is not None for place, value in changes.items()):
             return
+        chunks = {place: value for place, value in {**chunks, **changes}.items() if value is not None}
         new = self.form.close(chunks) if chunks else b""
         del old, chunks  # not in memory while the new object is written
         if new:
@@ -141,9 +142,10 @@ class OpenShard:
 
 @dataclass(slots=True, eq=False)
 class _Ticket:
-    """A change waiting for its shard, and its outcome."""
+    """A change of a chunk that waits for its shard, and its outcome."""
 
-    change: ChunkChange
+    place: Place
+    value: Any
     done: bool = False
     error: Exception | None = None
 
@@ -164,13 +166,13 @@ class ShardWriters:
         """Drop the parent's pending changes in a forked child."""
         self._waiting: dict[str, list[_Ticket]] = {}
 
-    async def change(self, shard: StoredShard, lock: SharedLock, change: ChunkChange) -> None:
-        """Apply a change, combined with all others waiting for the same shard.
+    async def change(self, shard: StoredShard, lock: SharedLock, place: Place, value: Any) -> None:
+        """Replace a chunk, or remove it if the value is None, with all others waiting for the same shard.
 
         The shard has been written when this returns; errors of the rewrite are raised. On cancellation, a
         rewrite in progress is completed, and a change not yet started is dropped.
         """
-        ticket = _Ticket(change)
+        ticket = _Ticket(place, value)
         with self._guard:
             self._waiting.setdefault(shard.key, []).append(ticket)
         try:
@@ -189,7 +191,7 @@ class ShardWriters:
             tickets = list(self._waiting.get(shard.key, ()))
         error = None
         try:
-            await shard.rewrite([ticket.change for ticket in tickets])
+            await shard.rewrite({ticket.place: ticket.value for ticket in tickets})
         except Exception as problem:  # noqa: BLE001 - raised by every caller whose change failed
             error = problem
         for ticket in tickets:

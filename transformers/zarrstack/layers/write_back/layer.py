@@ -7,7 +7,7 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
@@ -15,11 +15,11 @@ from zarr.abc.store import ByteRequest, Store
 from ...base.array_documents import is_document
 from ...base.byte_ranges import cut, immutable
 from ...base.descend import UNBOUND, descend, remove_below
-from ...base.locations import Location, location_of, same_location
+from ...base.locations import Located, Location
 from ...base.option_checks import size
 from ...base.transformer import StorageTransformer
 from ...core.errors import UsageError
-from ...core.paths import folder_prefix
+from ...core.paths import prefix_of
 from ...system.shared_locks import may_block, run_to_completion
 from ...system.zarr_internals import sync
 from .waiting import STORED, Budget, Table, Value, flush, gate_of, others_at, storing, table_at, tables
@@ -42,12 +42,10 @@ class WriteBackStatistics:
     stored: int
     """Changes passed on to the store below; the others were replaced while they waited."""
     evictions: int
-    """Objects stored because the budget was full."""
-    warning: str | None
-    """What to change if shards were stored before they were whole for lack of memory."""
+    """Objects stored because the budget was full, before they were whole: above `Sharding`, allow more."""
 
 
-class WriteBack(StorageTransformer):
+class WriteBack(Located):
     """Keeps writes in memory until their object is whole, memory is full, or the layer is flushed or closed.
 
     An object is stored once, however often it is set: a shard that is written row by row, or the last chunk
@@ -78,7 +76,6 @@ class WriteBack(StorageTransformer):
         memory_bytes = size(self, "memory_bytes", memory_bytes)
         self._record_options(memory_bytes=memory_bytes)
         self._budget = Budget(memory_bytes)
-        self._known_location: Location | None = None
 
     @property
     def buffers(self) -> bool:
@@ -87,13 +84,6 @@ class WriteBack(StorageTransformer):
 
     def figures(self) -> WriteBackStatistics:
         budget = self._budget
-        warning = None
-        if budget.parts:
-            warning = (
-                f"{budget.parts} times the budget of {budget.memory_bytes:,} bytes was full, and a shard was "
-                "stored before it was whole. Set memory_bytes to one row of shards (all that have the same "
-                "first index) and two shards more."
-            )
         return WriteBackStatistics(
             memory_bytes=budget.memory_bytes,
             waiting=len(budget.recent) + len(budget.later),
@@ -101,26 +91,13 @@ class WriteBack(StorageTransformer):
             received=budget.received,
             stored=budget.stored,
             evictions=budget.evictions,
-            warning=warning,
         )
 
     # -- where the objects are -------------------------------------------------------------------------
 
     @property
-    def _where(self) -> Location:
-        if self._known_location is None:
-            self._known_location = location_of(self._store)
-        return self._known_location
-
-    @property
     def _table(self) -> Table | None:
         return table_at(self._where)
-
-    def _with_store(self, store: Store) -> Self:
-        if self._store is not UNBOUND:
-            _ = self._where  # a copy has that of the original
-            same_location(store, self._store)
-        return super()._with_store(store)
 
     def _find(self, key: str) -> Any:
         """The value that waits for a key, None if its removal does, else STORED."""
@@ -223,7 +200,7 @@ class WriteBack(StorageTransformer):
         self._check_writable("delete_dir", prefix)
         await self._settled()
         async with gate_of(self._where).writing():
-            dropped = self._below(folder_prefix(prefix))
+            dropped = self._below(prefix_of(prefix))
             await run_to_completion(remove_below(self._store, prefix))
             if (table := self._table) is not None:
                 table.settle(dropped)
@@ -243,13 +220,13 @@ class WriteBack(StorageTransformer):
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """The distinct names directly below a path; with `list_prefix` if anything waits there."""
         await self._settled()
-        waits = self._below(folder_prefix(prefix.rstrip("/")))
+        waits = self._below(prefix_of(prefix.rstrip("/")))
         async for name in self._list_dir(prefix) if waits else self._store.list_dir(prefix):
             yield name
 
     async def getsize_prefix(self, prefix: str) -> int:
         await self._settled()
-        folder = folder_prefix(prefix)
+        folder = prefix_of(prefix)
         if self._below(folder):
             return await super().getsize_prefix(prefix)
         return await self._store.getsize_prefix(folder)
@@ -263,18 +240,14 @@ class WriteBack(StorageTransformer):
         await super().flush()
 
     def flush_sync(self) -> None:
-        if self._table is not None:
+        if (table := self._table) is not None:
             if not may_block():
                 raise UsageError(
                     "layer 'write-back': changes wait to be stored, and this event loop cannot wait for that",
                     advice="Await `store.flush()` first.",
                 )
-            sync(self._flush_own())
+            sync(flush(table))
         super().flush_sync()
-
-    async def _flush_own(self) -> None:
-        if (table := self._table) is not None:
-            await flush(table)
 
     def close(self) -> None:
         """Store what waits, then close the store below; UsageError as of `flush_sync`."""
@@ -290,22 +263,28 @@ class WriteBack(StorageTransformer):
 
 def _at_exit() -> None:
     """Store what waits when the interpreter exits, and warn of what cannot be stored."""
-    failed: set[Location] = set()
-    while some := [table for table in tables() if table.where not in failed]:
-        for table in some:
-            try:
-                sync(flush(table))
-            except Exception as error:  # noqa: BLE001 - reported
-                failed.add(table.where)
-                keys = sorted(table.below(""))
-                store = next(iter(table.objects.values())).store
-                warnings.warn(
-                    f"zarrstack: {len(keys)} changes were never stored in {store}: {error!r}. Their keys: "
-                    + ", ".join(keys[:100])
-                    + (" ..." if len(keys) > 100 else ""),
-                    RuntimeWarning,
-                    stacklevel=1,
-                )
+    failed: dict[Location, Exception] = {}
+    waits: Any = None
+    # Again as long as that stores something: one stack may store into another.
+    while (now := {table.where: table.below("") for table in tables()}) != waits:
+        waits = now
+        for table in tables():
+            if table.where not in failed:
+                try:
+                    sync(flush(table))
+                except Exception as error:  # noqa: BLE001 - reported
+                    failed[table.where] = error
+    for table in tables():
+        keys = sorted(table.below(""))
+        store = next(iter(table.objects.values())).store
+        why = repr(failed[table.where]) if table.where in failed else "a flush did not store them"
+        warnings.warn(
+            f"zarrstack: {len(keys)} changes were never stored in {store}: {why}. Their keys: "
+            + ", ".join(keys[:100])
+            + (" ..." if len(keys) > 100 else ""),
+            RuntimeWarning,
+            stacklevel=1,
+        )
 
 
 # Before concurrent.futures ends its threads, which LocalStore needs; `atexit` runs after that. There is no

@@ -25,6 +25,7 @@ from zarr.buffer import default_buffer_prototype
 from ...base.array_documents import is_document, parse
 from ...base.chunks import DOCUMENTS, ArrayChunks
 from ...base.locations import Location
+from ...core.errors import StorageError
 from ...core.paths import ancestors
 from ...system.fork_safety import new_lock, reset_after_fork
 from ...system.rate_limits import Places
@@ -88,10 +89,6 @@ class Table:
         with _guard:
             return {key: each.changes[key] for key, each in self.by_key.items() if key.startswith(prefix)}
 
-    def documents(self) -> dict[str, Value]:
-        """The documents that wait; the caller holds the guard."""
-        return {key: each.changes[key] for key, each in self.by_key.items() if is_document(key)}
-
     def settle(self, changes: dict[str, Value]) -> None:
         """Forget changes that were stored or dropped, except those replaced since."""
         with _guard:
@@ -107,39 +104,34 @@ class Table:
                     waiting.budget.forget(waiting)
                 waiting.size -= freed
                 waiting.budget.used -= freed
-            if not self.objects:
-                tables = _tables.get(self.where.place, {})
-                if tables.get(self.where) is self:
-                    del tables[self.where]
+            if not self.objects and table_at(self.where) is self:
+                del _tables[self.where]
 
 
-_tables: dict[Any, dict[Location, Table]] = {}
-"""The waiting changes of this process, by place and location."""
+_tables: dict[Location, Table] = {}
+"""The waiting changes of this process, by location."""
 _guard = new_lock()
-
-
-def table_at(where: Location) -> Table | None:
-    """What waits at a location; None for nothing."""
-    tables = _tables.get(where.place)
-    return None if not tables else tables.get(where)
+table_at = _tables.get
+"""What waits at a location; None for nothing."""
 
 
 def tables() -> list[Table]:
     """All tables of this process."""
     with _guard:
-        return [table for some in _tables.values() for table in some.values()]
+        return list(_tables.values())
 
 
 def others_at(where: Location) -> list[Table]:
     """What waits, through other layers or below other paths, for objects that this location may share."""
-    some = _tables.get(where.place)
-    if not some or (len(some) == 1 and where in some):
+    if len(_tables) <= (where in _tables):
         return []
     with _guard:
         return [
             table
-            for other, table in some.items()
-            if other != where and (other.base.startswith(where.base) or where.base.startswith(other.base))
+            for other, table in _tables.items()
+            if other != where
+            and other.place == where.place
+            and (other.base.startswith(where.base) or where.base.startswith(other.base))
         ]
 
 
@@ -160,7 +152,7 @@ class Budget:
 
     def __init__(self, memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes
-        self.received = self.stored = self.evictions = self.parts = 0
+        self.received = self.stored = self.evictions = 0
         self._reset()
         reset_after_fork(self)
 
@@ -242,7 +234,7 @@ class Budget:
             if more > 0 and home.used + more > home.limit and (home.recent or home.later):
                 return home
             if table is None:
-                table = _tables.setdefault(where.place, {})[where] = Table(where)
+                table = _tables[where] = Table(where)
             if waiting is None:
                 waiting = WaitingObject(table=table, name=name, keys=keys, store=store, budget=self)
                 table.objects[name] = waiting
@@ -272,12 +264,10 @@ class Budget:
                 assert some is not None
                 await flush(some.table)
                 return
-            part = bool(oldest.keys) and not oldest.is_whole
             # Removals wait: they may belong to a smaller shape, whose document goes first.
             values = {key for key, value in dict(oldest.changes).items() if value is not None}
             if await self.store(oldest, values):
                 self.evictions += 1
-                self.parts += part
             with _guard:
                 if oldest in self.recent and not any(value is not None for value in oldest.changes.values()):
                     del self.recent[oldest]
@@ -335,10 +325,18 @@ class Budget:
         waiting.stores += 1
         self.stored += len(done)
         waiting.table.settle(done)
-        errors = [each for each in results if isinstance(each, Exception)]
-        if errors:
-            self.failed[waiting] = errors[0]
-            raise errors[0]
+        error = next((each for each in results if each is not None), None)
+        if error is not None:
+            if not isinstance(error, Exception):  # nobody cancelled this flush: it must not seem to succeed
+                reason = StorageError(
+                    "layer 'write-back': the store broke off a change, which waits again",
+                    key=waiting.name,
+                    found=repr(error),
+                    advice="Flush again, or close the stack while the store still works.",
+                )
+                reason.__cause__, error = error, reason
+            self.failed[waiting] = error
+            raise error
         self.failed.pop(waiting, None)
 
 
@@ -351,7 +349,8 @@ async def flush(table: Table, prefix: str = "") -> None:
         objects = {id(each): each for key, each in table.by_key.items() if key.startswith(prefix)}.values()
         changes = {key: value for each in objects for key, value in each.changes.items()}
         stores = {each.name: each.stores for each in objects}
-        documents = {key: value for key, value in table.documents().items() if value is not None}
+        waiting = ((key, each.changes[key]) for key, each in table.by_key.items() if is_document(key))
+        documents = {key: value for key, value in waiting if value is not None}
     first, then, last = steps(changes, documents)
     await _store_all(objects, first)
     for some in then:
