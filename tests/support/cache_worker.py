@@ -54,7 +54,8 @@ class Worker:
         self.board = board(folder)
         # Opened before any thread reads: two event loops that open one of zarr's stores at once are refused.
         below = asyncio.run(LocalStore.open(folder / "below"))
-        self.cache = Cache(below, memory_bytes=40_000, disk=folder / "tier", disk_bytes=budget)
+        options = {"disk": folder / "tier", "disk_bytes": budget, "when_full": ("evict", "keep")[number % 2]}
+        self.cache = Cache(below, memory_bytes=40_000, **options)
 
     def complain(self, text: str) -> None:
         with (self.folder / "complaints").open("a") as file:

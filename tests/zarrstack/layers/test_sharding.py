@@ -11,11 +11,12 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chances import check, examples, fewer, sequences
-from tests.support.stores import PROTOTYPE, InAFolder
+from tests.support.stores import PROTOTYPE, InAFolder, got
 from tests.support.stores import buffer as value
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
+from zarrstack import WriteBack, stack
 from zarrstack.base.byte_ranges import cut
 from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import ChunkError, MetadataError, UsageError
@@ -205,15 +206,18 @@ async def test_a_name_that_leads_to_empty_shards_only_is_not_listed() -> None:
 # -- one writer per shard ---------------------------------------------------------------------------
 
 
-def test_layers_over_the_same_place_lock_each_other_out_whatever_their_thread(tmp_path) -> None:
+@pytest.mark.parametrize("above", [(), (WriteBack,)], ids=["alone", "below write-back"])
+def test_layers_over_the_same_place_lock_each_other_out_whatever_their_thread(above, tmp_path) -> None:
     def write(first: int) -> None:
-        layer = Sharding(Counting(LocalStore(tmp_path)), chunks_per_shard=[64])
+        below = Counting(LocalStore(tmp_path))
+        layer = stack(below, *(each() for each in above), Sharding(chunks_per_shard=[64]))
 
         async def run() -> None:
             for i in range(first, 64, 4):
                 await layer.set(f"c/{i}", value(bytes([i])))
 
         asyncio.run(run())
+        layer.flush_sync()
 
     threads = [threading.Thread(target=write, args=(first,)) for first in range(4)]
     for thread in threads:
@@ -221,12 +225,7 @@ def test_layers_over_the_same_place_lock_each_other_out_whatever_their_thread(tm
     for thread in threads:
         thread.join()
     layer = Sharding(LocalStore(tmp_path), chunks_per_shard=[64])
-
-    async def run() -> None:
-        for i in range(64):
-            assert (await layer.get(f"c/{i}", PROTOTYPE)).to_bytes() == bytes([i])
-
-    asyncio.run(run())
+    assert [got(layer, f"c/{i}") for i in range(64)] == [bytes([i]) for i in range(64)]
 
 
 async def test_a_reader_never_meets_the_index_of_one_shard_with_the_chunks_of_the_next() -> None:
