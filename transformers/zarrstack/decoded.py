@@ -249,6 +249,6 @@ def _bounds(selection: Any, shape: Sequence[int]) -> list[tuple[int, int]] | Non
 def _own_bytes(chunk: Values, dtype: np.dtype[Any]) -> memoryview:
     """The bytes of a chunk in C order, which nobody else can write to."""
     whole = np.ascontiguousarray(chunk, dtype)
-    if whole is chunk and not (chunk.base is None and chunk.flags.owndata):
-        whole = chunk.copy()
+    if np.may_share_memory(whole, chunk) and not (chunk.base is None and chunk.flags.owndata):
+        whole = whole.copy()
     return whole.reshape(-1).view(np.uint8).data.toreadonly()

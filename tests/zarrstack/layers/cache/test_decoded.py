@@ -134,7 +134,7 @@ def test_missing_chunks_are_fill_values_and_take_no_room():
 def test_what_was_read_belongs_to_the_reader():
     below = MemoryStore()
     given_data = DATA.copy()
-    written(below, given_data, compressors=None)
+    written(below, given_data, DATA.shape, compressors=None)
     array = opened(Cache(below))
     read = array[...]
     read[...] = -1
