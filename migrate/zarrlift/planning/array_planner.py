@@ -27,6 +27,7 @@ from ..core.grid.pattern_keys import PatternKeys
 from ..core.identity_cache import IdentityCache
 from ..core.problems import any_refusal, note, refusal
 from ..formats.tree.directory import located, unfollowed_link
+from ..recipe.parsing import is_by_size
 from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
 from .blocks import Blocks, mean_inner_chunk, memory_of_pairs, payload_blocks
@@ -196,10 +197,10 @@ class ArrayPlanner:
     ) -> tuple[Layout, JSONObject, _Notes]:
         """The layout and the attributes of the result, and problems with them."""
         change = self.applied.change(node.path)
+        if change.dimension_names is not None:
+            source = self._named(source, change.dimension_names)
         layout, notes = self._destined(node, source, recipe, inventory)
         problems = located(notes, node.path, _document_key(node))
-        if change.dimension_names is not None:
-            layout = self._named(layout, change.dimension_names)
         attributes, notes = self.attributes(node, change, recipe)
         return layout, attributes, (*problems, *notes)
 
@@ -261,7 +262,7 @@ class ArrayPlanner:
         node = replace(node, layout=source)
         layout, notes = destination_layout(node, recipe, in_place=self.in_place, inner_chunk_bytes=size)
         earlier = self.earlier.get(node.path)
-        if recipe.shards != "auto" or earlier is None or earlier.chunk_shape != layout.chunk_shape:
+        if not is_by_size(recipe.shards) or earlier is None or earlier.chunk_shape != layout.chunk_shape:
             return layout, notes
         if earlier.frame != layout.frame:
             layout = replace(layout, frame=earlier.frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -18,9 +18,19 @@ from ..core.grid.chunk_keys import ChunkKeys, N5Keys
 from ..core.grid.frames import Frame, Shards
 from ..core.problems import note, warning
 from ..core.units import bytes_text
-from ..recipe.parsing import EachAxis, Shape, ShardRequest, lengths_text
+from ..recipe.parsing import (
+    ByName,
+    EachAxis,
+    Lengths,
+    Shape,
+    ShardRequest,
+    ShardSize,
+    is_by_size,
+    lengths_text,
+)
 from ..recipe.recipe import ArrayRecipe
 
+Names: TypeAlias = tuple[str | None, ...] | None
 SMALLEST: Final = 64 << 20
 LARGEST: Final = 1 << 30
 """Target size of a shard for `auto` in bytes: large enough that a file system or a bucket has few objects,
@@ -38,36 +48,56 @@ def with_grid(
 ) -> tuple[Layout, list[Problem]]:
     """The layout of a copy with the requested chunks, shards and keys.
 
-    `inner_chunk_bytes` is the average stored size of an inner chunk in the source. An array with another
-    number of axes than the recipe names is unchanged, with a warning.
+    `inner_chunk_bytes` is the average stored size of an inner chunk in the source. An array with other axes
+    than the recipe names is unchanged, with a warning.
     """
     problems: list[Problem] = []
-    if recipe.chunks is not None and (shape := _chunks(recipe.chunks, layout.shape, problems)):
-        layout = replace(layout, chunk_shape=shape)
+    if recipe.chunks is not None and layout.shape:  # a scalar is a single chunk
+        try:
+            lengths = along_axes("--chunks", recipe.chunks, layout.dimension_names, layout.chunk_shape)
+            layout = replace(layout, chunk_shape=chunk_shape(lengths, layout.shape))
+        except UnsupportedError as error:
+            problems.append(replace(error.problem, kind="grid", severity="warning"))
     frame = _frame(source, layout, recipe, inner_chunk_bytes, problems)
-    if frame is None and recipe.shards != "auto":
+    if frame is None and not is_by_size(recipe.shards):
         problems.extend(_without_shards(recipe))
     keys = keys_for(source.keys, recipe, in_place=False)
     return replace(layout, keys=keys, frame=frame, root=None), problems
 
 
-def _chunks(lengths: Shape, shape: Shape, problems: list[Problem]) -> Shape | None:
-    """The requested chunk shape; None, with a warning, if it is for arrays with another number of axes."""
-    try:
-        return chunk_shape(lengths, shape)
-    except UnsupportedError as error:
-        problems.append(replace(error.problem, kind="grid", severity="warning"))
-        return None
+def along_axes(option: str, request: Lengths, dimension_names: Names, others: Shape) -> Shape:
+    """The requested numbers along all axes of an array, `others` along those that a request by name omits.
+
+    UnsupportedError for another number of axes, and for a name that none of the array's dimensions has.
+    """
+    ndim, names = len(others), dimension_names or ()
+    advice = "Set it by path, in a recipe."
+    if isinstance(request, ByName):
+        numbers = dict(request.numbers)
+        if missing := [name for name in numbers if name not in names]:
+            raise UnsupportedError(
+                f"{option} names a dimension that the array does not have",
+                found=", ".join(missing),
+                expected=", ".join(name or "(no name)" for name in names) or "numbers: no axis has a name",
+                advice=advice,
+            )
+        return tuple(numbers.get(name or "", other) for name, other in zip(names, others, strict=True))
+    if len(request) != ndim:
+        unit = "length" if option == "--chunks" else "number"
+        raise UnsupportedError(
+            f"{option} and the array have different numbers of axes",
+            found=lengths_text(request),
+            expected=f"{ndim} {unit}{'' if ndim == 1 else 's'}",
+            advice=advice if option == "--chunks" else "Use 4x, or auto, or set it by path, in a recipe.",
+        )
+    return request
 
 
 def chunk_shape(lengths: Shape, shape: Shape) -> Shape:
-    """The inner chunk shape requested by `--chunks`; UnsupportedError for another number of axes.
+    """The inner chunk shape for lengths along all axes, where -1 is a whole axis.
 
     A length larger than the array's is reduced to it, because it would only add padding.
     """
-    if not shape:
-        return ()  # a scalar is a single chunk
-    _require_axes("--chunks", lengths, shape, unit="length", advice="Set it by path, in a recipe.")
     return tuple(
         max(n, 1) if length == -1 else min(length, max(n, 1))
         for length, n in zip(lengths, shape, strict=True)
@@ -75,37 +105,29 @@ def chunk_shape(lengths: Shape, shape: Shape) -> Shape:
 
 
 def chunks_per_shard(
-    request: ShardRequest, counts: Shape, inner_chunk_bytes: float
+    request: ShardRequest, counts: Shape, inner_chunk_bytes: float, dimension_names: Names = None
 ) -> tuple[Shape | None, str]:
     """Chunks per shard requested by `--shards` (None: no shards), and the reason.
 
     `counts` are the array's chunks along each axis, `inner_chunk_bytes` the stored size of one of them.
-    UnsupportedError for another number of axes.
+    UnsupportedError as for `along_axes`.
     """
     if request == "none":
         return None, "no shards were requested"
     if request == "auto":
         return _auto(counts, inner_chunk_bytes)
+    if isinstance(request, ShardSize):
+        return _auto(counts, inner_chunk_bytes, request.nbytes, request.nbytes)
     if not counts:
         return None, "a scalar is a single chunk"
     if isinstance(request, EachAxis):
         return (request.chunks,) * len(counts), "as requested"
-    advice = "Use 4x, or auto, or set it by path, in a recipe."
-    _require_axes("--shards", request, counts, unit="number", advice=advice)
-    return request, "as requested"
+    return along_axes("--shards", request, dimension_names, (1,) * len(counts)), "as requested"
 
 
-def _require_axes(option: str, numbers: Shape, axes: Shape, *, unit: str, advice: str) -> None:
-    if len(numbers) != len(axes):
-        raise UnsupportedError(
-            f"{option} and the array have different numbers of axes",
-            found=lengths_text(numbers),
-            expected=f"{len(axes)} {unit}{'' if len(axes) == 1 else 's'}",
-            advice=advice,
-        )
-
-
-def _auto(counts: Shape, inner_chunk_bytes: float) -> tuple[Shape | None, str]:
+def _auto(
+    counts: Shape, inner_chunk_bytes: float, smallest: int = SMALLEST, largest: int = LARGEST
+) -> tuple[Shape | None, str]:
     """Double along the axis with the fewest chunks in a shard until shards are large and few enough."""
     if prod(counts) <= 1:
         return None, "the array is a single chunk"
@@ -113,9 +135,9 @@ def _auto(counts: Shape, inner_chunk_bytes: float) -> tuple[Shape | None, str]:
     while True:
         size = prod(shard) * inner_chunk_bytes
         number = prod(-(-n // s) for n, s in zip(counts, shard, strict=True))
-        wanted = size < SMALLEST or number > MAX_SHARDS
+        wanted = size < smallest or number > MAX_SHARDS
         open_axes = [axis for axis, n in enumerate(counts) if shard[axis] < n]
-        if not wanted or not open_axes or size * 2 > LARGEST or prod(shard) * 2 > MAX_INNER_CHUNKS:
+        if not wanted or not open_axes or size * 2 > largest or prod(shard) * 2 > MAX_INNER_CHUNKS:
             break
         # On a tie, the last axis first: its chunks are consecutive in C order.
         axis = min(open_axes, key=lambda axis: (shard[axis], -axis))
@@ -151,11 +173,12 @@ def _frame(
         return Shards(counts, _index(before.index, recipe))
     stored = inner_chunk_bytes * prod(layout.chunk_shape) / max(prod(source.chunk_shape), 1)
     try:
-        per_shard, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)
+        counts, names = layout.grid.counts, layout.dimension_names
+        per_shard, why = chunks_per_shard(recipe.shards, counts, stored, names)
     except UnsupportedError as error:
         problems.append(replace(error.problem, kind="grid", severity="warning"))
         return None if before is None else Shards(before.chunks_per_shard, _index(before.index, recipe))
-    if recipe.shards == "auto":
+    if is_by_size(recipe.shards):
         words = "no shards" if per_shard is None else f"shards of {' x '.join(map(str, per_shard))} chunks"
         problems.append(note("grid", f"{words}: {why}"))
     return None if per_shard is None else Shards(per_shard, _index(IndexFormat(), recipe))

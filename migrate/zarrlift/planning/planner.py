@@ -38,7 +38,7 @@ from .estimates import Samples
 from .inventories import Inventories, digests
 from .plans import ArrayPlan, GroupPlan, Plan, Refusal
 from .reader_limits import reader_problems
-from .recipe_checks import unchanged_arrays, unconverted_nodes
+from .recipe_checks import partly_applied, unchanged_arrays, unconverted_nodes
 from .zarr_json import group_document
 
 _DOCUMENT: Final = "zarr.json"
@@ -153,6 +153,7 @@ def make_plan(
         conventions=applied.seen,
         free_bytes=free_bytes,
     )
+    problems += partly_applied(result)
     need = sum(array.bytes_out for array in arrays)
     if free_bytes is not None and need > free_bytes:
         problems.append(

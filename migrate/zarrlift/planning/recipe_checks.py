@@ -15,11 +15,12 @@ from typing import Final
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError
 
 from ..core.grid.frames import Shards
-from ..core.problems import note
+from ..core.problems import note, warning
 from ..recipe.changes import ARRAY_OPTIONS
 from ..recipe.options import Format, flag_of
-from ..recipe.parsing import CodecRequest, conventions_text
+from ..recipe.parsing import ByName, CodecRequest, conventions_text
 from ..recipe.recipe import ArrayRecipe, Recipe, matches
+from .chunks_and_shards import along_axes
 from .plans import ArrayPlan, Plan
 
 _NAMED: Final = 3
@@ -151,9 +152,10 @@ def refuse_unapplied(plan: Plan) -> None:
     if any(refusal.kind == "array" for refusal in plan.refusals):
         return  # those arrays might take it
     options, reasons = [], []
-    for text, causes in _unapplied(plan):
-        options.append(text)
-        reasons += causes
+    for text, takers, causes in _applications(plan, (*_REASONS, "multiscale")):
+        if not takers:
+            options.append(text)
+            reasons += causes
     if options:
         unique = list(dict.fromkeys(reasons))
         more = f", and {len(unique) - _NAMED} more" if len(unique) > _NAMED else ""
@@ -165,25 +167,35 @@ def refuse_unapplied(plan: Plan) -> None:
         )
 
 
-def _unapplied(plan: Plan) -> Iterator[tuple[str, list[str]]]:
-    """Each option that no array takes, and why the arrays do not."""
-    for glob, name, value in _requests(plan.recipe, (*_REASONS, "multiscale")):
+def partly_applied(plan: Plan) -> Iterator[Problem]:
+    """A warning for each request of chunks and shards that only some arrays take, with those arrays."""
+    for text, takers, causes in _applications(plan, ("chunks", "shards")):
+        if takers and causes:
+            count = f"{len(takers)} of {len(takers) + len(causes)} arrays"
+            yield warning("grid", f"{text} is applied to {count}: {_paths_text(takers)}")
+
+
+def _applications(plan: Plan, names: Collection[str]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each option that is requested for arrays, the paths of those that take it, and why others do not."""
+    for glob, name, value in _requests(plan.recipe, names):
         text = _text(glob, name, value)
         if name == "multiscale":
             if plan.format != "n5":
-                yield text, [f"format {plan.format}"]
+                yield text, [], [f"format {plan.format}"]
             continue
         if _REASONS[name] is _shard_index and plan.format in _MAY_HAVE_SHARDS:
             continue
-        causes = [
-            _REASONS[name](array, recipe)
-            for array in plan.arrays
-            if array.route.name != "pass"
-            and getattr(recipe := plan.recipe.for_array(array.path), name) == value
-            and (glob is None or matches(glob, array.path))
-        ]
-        if causes and None not in causes:
-            yield text, [reason for reason in causes if reason is not None]
+        takers, causes = [], []
+        for array in plan.arrays:
+            recipe = plan.recipe.for_array(array.path)
+            if array.route.name == "pass" or getattr(recipe, name) != value:
+                continue
+            if glob is None or matches(glob, array.path):
+                reason = _REASONS[name](array, recipe)
+                takers += [array.path] * (reason is None)
+                causes += [] if reason is None else [reason]
+        if takers or causes:
+            yield text, takers, causes
 
 
 def _requests(recipe: Recipe, names: Collection[str]) -> Iterator[tuple[str | None, str, object]]:
@@ -209,11 +221,16 @@ def _text(glob: str | None, name: str, value: object) -> str:
     return f"{flag_of(name, row)}{'=' if row.rare else ' '}{as_json}"
 
 
-def _axes(array: ArrayPlan, lengths: object) -> str | None:
-    shape = array.source.shape
-    if not isinstance(lengths, tuple) or len(lengths) == len(shape):
-        return None
-    return f"{len(shape)} {'axis' if len(shape) == 1 else 'axes'} (/{array.path})"
+def _axes(array: ArrayPlan, request: object) -> str | None:
+    """Why lengths or numbers along axes do not fit an array."""
+    layout = array.destination
+    if isinstance(request, tuple | ByName):
+        try:
+            along_axes("", request, layout.dimension_names, layout.shape)
+        except UnsupportedError as error:
+            count = f"{len(layout.shape)} {'axis' if len(layout.shape) == 1 else 'axes'}"
+            return f"{error.problem.expected if isinstance(request, ByName) else count} (/{array.path})"
+    return None
 
 
 def _shard_index(array: ArrayPlan, recipe: ArrayRecipe) -> str | None:

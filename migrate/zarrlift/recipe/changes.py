@@ -42,10 +42,13 @@ ARRAY_OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "separator": Option("Separator within chunk keys.", Separator, rare=True),
     "chunks": Option(
-        "Chunk shape of the result, such as 64,64,64; -1 is a whole axis.", metavar="N,N", changes="payloads"
+        "Chunk shape of the result, such as 64,64,64, or time=100,lat=50; -1 is a whole axis.",
+        metavar="LENGTHS",
+        changes="payloads",
     ),
     "shards": Option(
-        "Chunks per shard: auto, 8,8,8, 4x (along each axis) or none; chunks are not decoded for this.",
+        "Chunks per shard: auto, 8,8,8, time=4, 4x (along each axis) or none; or the size of a shard: 100MB. "
+        "Chunks are not decoded for this.",
         metavar="SHARDS",
         changes="objects",
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from zarrstack.core.json_text import JSONObject
@@ -124,8 +124,8 @@ class RecipeKeywords(TypedDict, total=False):
     order: Order | None
     key_encoding: KeyEncodingName | None
     separator: Separator | None
-    chunks: str | Sequence[int] | None
-    shards: str | ShardRequest | Sequence[int] | None
+    chunks: str | Sequence[int] | Mapping[str, int] | None
+    shards: str | ShardRequest | Sequence[int] | Mapping[str, int] | None
     shard_index: ShardIndexCodec | None
     shard_index_location: IndexLocation | None
     drop_empty: bool | None

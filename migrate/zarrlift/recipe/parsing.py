@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 from zarrstack.core.similar_names import did_you_mean
+from zarrstack.core.sizes import parse_size
 
 from ..core.chain.chain import Chain
 from ..core.chain.codec_limits import limits_problem
@@ -208,7 +209,15 @@ def data_type_text(data_type: DataType) -> str:
 Shape: TypeAlias = tuple[int, ...]
 
 _LENGTHS: Final = re.compile(r"-?[0-9]{1,18}( *, *-?[0-9]{1,18})*")
+_NAMED: Final = re.compile(r"([^,=]*[^,= ]) *= *(-?[0-9]{1,18})")
 _TIMES: Final = re.compile(r"([1-9][0-9]{0,8})x")
+
+
+@dataclass(frozen=True, slots=True)
+class ByName:
+    """Numbers by names of dimensions, such as time=100,lat=50."""
+
+    numbers: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,24 +227,38 @@ class EachAxis:
     chunks: int
 
 
-ShardRequest: TypeAlias = Literal["auto", "none"] | EachAxis | Shape
+@dataclass(frozen=True, slots=True)
+class ShardSize:
+    """The size of a shard, such as 100MB."""
+
+    nbytes: int
+    text: str = field(compare=False)
 
 
-def parse_chunks(value: str | Sequence[int] | None) -> Shape | None:
-    """The lengths in `--chunks`, such as 64,64,64, where -1 is a whole axis; raises UsageError."""
+Lengths: TypeAlias = Shape | ByName
+"""Numbers for all axes in their order, or for the dimensions that are named."""
+_LengthForms: TypeAlias = str | Sequence[int] | Mapping[str, int] | ByName
+ShardRequest: TypeAlias = Literal["auto", "none"] | EachAxis | ShardSize | Lengths
+
+
+def parse_chunks(value: _LengthForms | None) -> Lengths | None:
+    """The lengths in `--chunks`, such as 64,64,64 or time=100, where -1 is a whole axis; UsageError."""
     if value is None:
         return None
     lengths = _lengths(value)
-    if not lengths or not all(n > 0 or n == -1 for n in lengths):
+    numbers = _numbers(lengths)
+    if not numbers or not all(n > 0 or n == -1 for n in numbers):
         raise UsageError(
-            "--chunks takes lengths", found=repr(value), expected="such as 64,64,64; -1 is the whole axis"
+            "--chunks takes lengths",
+            found=repr(value),
+            expected="such as 64,64,64, or time=100,lat=50; -1 is the whole axis",
         )
     return lengths
 
 
-def parse_shards(value: str | ShardRequest | Sequence[int] | None) -> ShardRequest | None:
-    """The request in `--shards`: auto, none, such as 8,8,8, or such as 4x; raises UsageError."""
-    if value is None or isinstance(value, EachAxis):
+def parse_shards(value: _LengthForms | ShardRequest | None) -> ShardRequest | None:
+    """The request in `--shards`: auto, none, 100MB, 8,8,8, time=4 or 4x, for example; raises UsageError."""
+    if value is None or isinstance(value, EachAxis | ShardSize):
         return value
     if value == "auto":
         return "auto"
@@ -243,32 +266,59 @@ def parse_shards(value: str | ShardRequest | Sequence[int] | None) -> ShardReque
         return "none"
     if isinstance(value, str) and (times := _TIMES.fullmatch(value)):
         return EachAxis(int(times[1]))
+    if isinstance(value, str) and value[-1:].isalpha() and (parse_size(value) or 0) >= 1:
+        return ShardSize(int(parse_size(value) or 0), value)
     counts = _lengths(value)
-    if not counts or any(n < 1 for n in counts):
+    numbers = _numbers(counts)
+    if not numbers or any(n < 1 for n in numbers):
         raise UsageError(
-            "--shards takes chunks per shard",
+            "--shards takes chunks per shard, or the size of a shard",
             found=repr(value),
-            expected="auto, none, such as 8,8,8, or such as 4x (along each axis)",
+            expected="auto, none, such as 100MB, 8,8,8, time=4 or 4x (along each axis)",
         )
     return counts
 
 
+def is_by_size(request: ShardRequest | None) -> bool:
+    """Whether the number of chunks per shard depends on their size."""
+    return request == "auto" or isinstance(request, ShardSize)
+
+
 def shards_text(request: ShardRequest) -> str:
     """Inverse of `parse_shards`."""
-    if isinstance(request, str):
-        return request
-    return f"{request.chunks}x" if isinstance(request, EachAxis) else lengths_text(request)
+    match request:
+        case str():
+            return request
+        case EachAxis():
+            return f"{request.chunks}x"
+        case ShardSize():
+            return request.text
+    return lengths_text(request)
 
 
-def lengths_text(lengths: Shape) -> str:
+def lengths_text(lengths: Lengths) -> str:
     """Inverse of `parse_chunks`."""
+    if isinstance(lengths, ByName):
+        return ",".join(f"{name}={number}" for name, number in lengths.numbers)
     return ",".join(map(str, lengths))
 
 
-def _lengths(value: object) -> Shape:
-    """The integers in a text or a sequence; empty if it contains anything else."""
+def _numbers(lengths: Lengths) -> Shape:
+    return tuple(number for _, number in lengths.numbers) if isinstance(lengths, ByName) else lengths
+
+
+def _lengths(value: object) -> Lengths:
+    """The integers in a text, a sequence or a mapping; empty if it contains anything else."""
+    if isinstance(value, ByName):
+        return value
+    if isinstance(value, Mapping):
+        value = ",".join(f"{name}={number}" for name, number in value.items())
     if isinstance(value, str):
-        return tuple(map(int, value.split(","))) if _LENGTHS.fullmatch(value) else ()
+        if _LENGTHS.fullmatch(value):
+            return tuple(map(int, value.split(",")))
+        named = [_NAMED.fullmatch(part.strip()) for part in value.split(",")]
+        pairs = tuple((match[1], int(match[2])) for match in named if match)
+        return ByName(pairs) if len(dict(pairs)) == len(named) else ()
     if isinstance(value, Sequence) and all(type(n) is int for n in value):
         return tuple(value)
     return ()

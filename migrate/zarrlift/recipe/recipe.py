@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
@@ -34,7 +34,7 @@ from .changes import (
 )
 from .parsing import (
     CodecRequest,
-    Shape,
+    Lengths,
     ShardRequest,
     conventions_text,
     data_type_text,
@@ -114,12 +114,19 @@ class ArrayRecipe:
     """None is "default" for copies and "v2" in place."""
     separator: Separator | None = None
     """None is the encoding's default for copies, the source's in place."""
-    chunks: _Parsed[str | Sequence[int] | None, Shape | None] = _Parsed(parse_chunks, None, lengths_text)
-    """Shape of a chunk, such as "64,64,64"; -1 is a whole axis. None keeps it."""
-    shards: _Parsed[str | ShardRequest | Sequence[int] | None, ShardRequest | None] = _Parsed(
-        parse_shards, None, shards_text
+    chunks: _Parsed[str | Sequence[int] | Mapping[str, int] | None, Lengths | None] = _Parsed(
+        parse_chunks, None, lengths_text
     )
-    """Chunks per shard: "auto", "8,8,8", "4x" or "none"; None keeps the present shards."""
+    """Shape of a chunk, such as "64,64,64"; -1 is a whole axis. None keeps it.
+
+    By names of dimensions, such as "time=100,lat=50" or a dict, the others keep their length.
+    """
+    shards: _Parsed[str | ShardRequest | Sequence[int] | Mapping[str, int] | None, ShardRequest | None] = (
+        _Parsed(parse_shards, None, shards_text)
+    )
+    """Chunks per shard: "auto", "8,8,8", "4x" or "none", or by names of dimensions, where the others have
+    one; or the size of a shard, such as "100MB". None keeps the present shards.
+    """
     shard_index_location: IndexLocation | None = None
     shard_index: ShardIndexCodec | None = None
     """Whether the index of a shard has a checksum; None keeps its form."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -97,8 +98,9 @@ def test_where_some_arrays_take_it_each_other_one_gets_a_warning(
 ) -> None:
     recipe = Recipe(base=ArrayRecipe(**option))
     plan = zarrlift.plan(with_table(source), recipe=recipe)
-    warned = [(problem.node, problem.severity) for problem in plan.all_problems()]
-    assert warned == [("g/a", "warning"), ("g/b", "warning")]
+    (first, *others) = plan.all_problems()
+    assert [(each.node, each.severity) for each in others] == [("g/a", "warning"), ("g/b", "warning")]
+    assert first.message.endswith(" is applied to 1 of 3 arrays: /table")
     assert shapes(plan)["g/a"] == ((5, 5, 5), (5, 5, 5))
     assert shapes(plan)["table"][1] == (10, 10)
     words = [word for name, value in option.items() for word in (f"--{name}", value)]
@@ -107,6 +109,86 @@ def test_where_some_arrays_take_it_each_other_one_gets_a_warning(
         text = " ".join(capsys.readouterr().out.split())
         assert "warning:" in text
         assert f"--{words[0][2:]} and the array have different numbers of axes" in text
+
+
+@pytest.fixture
+def climate(tmp_path: Path) -> Path:
+    """As xarray writes it: the dimensions are in attributes, and have arrays of their own."""
+    group = zarr.open_group(str(tmp_path / "air.zarr"), mode="w", zarr_format=2)
+    sizes = {"time": 200, "lat": 60, "lon": 30}
+    for name, n in sizes.items():
+        group.create_array(name, data=np.arange(n), chunks=(n,)).attrs["_ARRAY_DIMENSIONS"] = [name]
+    air = np.arange(360_000, dtype="i4").reshape(*sizes.values())
+    made = group.create_array("air", data=air, chunks=(10, 20, 30), compressors=None)
+    made.attrs["_ARRAY_DIMENSIONS"] = [*sizes]
+    group.create_array("crs", data=np.array(0)).attrs["_ARRAY_DIMENSIONS"] = []
+    return tmp_path / "air.zarr"
+
+
+NAMED = {"time": 100, "lat": -1}
+SHARDED = {"time": 2, "lon": 3}
+
+
+@pytest.mark.parametrize("way", ["command line", "keywords", "TOML", "list"])
+def test_axes_are_named_as_people_know_them_and_others_keep_their_length(
+    way: str, climate: Path, tmp_path: Path
+) -> None:
+    new = tmp_path / "new.zarr"
+    toml = tmp_path / "recipe.toml"
+    toml.write_text("chunks = {time = 100, lat = -1}\nshards = 'time=2,lon=3'")
+    row = {"source": str(climate), "destination": str(new), "chunks": "time=100,lat=-1", "shards": SHARDED}
+    if way == "command line":
+        words = ["--chunks", "time=100,lat=-1", "--shards", "time=2,lon=3"]
+        assert main(["migrate", str(climate), str(new), *words]) == 0
+    elif way == "keywords":
+        assert zarrlift.migrate(climate, new, chunks=NAMED, shards=SHARDED).ok
+    elif way == "TOML":
+        assert zarrlift.migrate(climate, new, recipe=toml).ok
+    else:
+        (tmp_path / "all.jsonl").write_text(json.dumps(row))
+        assert main(["batch", "run", str(tmp_path / "all.jsonl"), "--quiet"]) == 0
+    group = zarr.open_group(str(new), mode="r")
+    assert (group["air"].chunks, group["air"].shards) == ((100, 60, 30), (200, 60, 90))
+    assert (group["lat"].chunks, group["lat"].shards) == ((60,), None)
+    assert np.array_equal(group["air"][...], zarr.open_array(str(climate), path="air", mode="r")[...])
+
+
+def test_arrays_without_a_named_dimension_keep_theirs_and_a_name_of_none_is_refused(climate: Path) -> None:
+    plan = zarrlift.plan(climate, chunks=NAMED)
+    (first, *others) = warned(plan)
+    assert first == (None, "--chunks time=100,lat=-1 is applied to 1 of 5 arrays: /air")
+    assert {node for node, _ in others} == {"time", "lat", "lon"}
+    with pytest.raises(UsageError, match="no array takes --shards tme=4") as caught:
+        zarrlift.plan(climate, shards={"tme": 4})
+    assert caught.value.problem.found.startswith("time, lat, lon (/air), ")
+    with pytest.raises(UsageError, match="numbers: no axis has a name"):
+        zarrlift.plan(climate, chunks=NAMED, conventions="none")
+
+
+def test_dimensions_have_the_names_of_the_result_in_every_format(tmp_path: Path) -> None:
+    options: Any = {"data": np.zeros((4, 6)), "chunks": (2, 2), "dimension_names": ("y", "x")}
+    zarr.create_array(str(tmp_path / "v3"), **options)
+    (tmp_path / "n5/s0").mkdir(parents=True)
+    head = {"dimensions": [6, 4], "blockSize": [2, 2], "dataType": "uint8", "axes": ["x", "y"]}
+    text = json.dumps({**head, "compression": {"type": "raw"}})
+    (tmp_path / "n5/s0/attributes.json").write_text(text)
+    group = zarr.open_group(str(tmp_path / "ome"), mode="w", zarr_format=2)
+    group.create_array("s0", data=np.zeros((4, 6)), chunks=(2, 2))
+    axes = [{"name": axis, "type": "space"} for axis in "yx"]
+    datasets = [{"path": "s0", "coordinateTransformations": [{"type": "scale", "scale": [1, 1]}]}]
+    group.attrs["multiscales"] = [{"version": "0.4", "axes": axes, "datasets": datasets}]
+    for name in ("v3", "n5", "ome"):
+        (planned,) = zarrlift.plan(tmp_path / name, chunks={"x": 3}).arrays
+        assert (planned.destination.dimension_names, planned.destination.chunk_shape) == (("y", "x"), (2, 3))
+
+
+def test_a_size_of_shards_is_about_that_of_the_objects(climate: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.zarr"
+    assert main(["migrate", str(climate), str(new), "--codecs", "none", "--shards", "200kB"]) == 0
+    sizes = [file.stat().st_size for file in (new / "air/c").rglob("*") if file.is_file()]
+    assert 100_000 <= max(sizes) <= 205_000
+    assert zarr.open_array(str(new), path="lat", mode="r").shards is None
+    assert zarrlift.verify(climate, new, full=True).ok
 
 
 def test_an_option_of_a_section_counts_for_the_arrays_of_the_section(source: Path) -> None:

@@ -45,7 +45,7 @@ def text() -> str:
         "from __future__ import annotations",
         "",
         "import os",
-        "from collections.abc import Sequence",
+        "from collections.abc import Mapping, Sequence",
         "from typing import TypedDict",
         "",
         "from zarrstack.core.json_text import JSONObject",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import fields
 from math import prod
 from pathlib import Path
@@ -19,13 +20,14 @@ from zarrlift.planning.chunks_and_shards import (
     MAX_INNER_CHUNKS,
     MAX_SHARDS,
     SMALLEST,
+    along_axes,
     chunk_shape,
     chunks_per_shard,
 )
 from zarrlift.recipe.changes import ARRAY_OPTIONS
 from zarrlift.recipe.parsing import parse_chunks, parse_codecs, parse_shards, shards_text
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe, check_glob, matches
-from zarrlift.recipe.toml_file import load_recipe
+from zarrlift.recipe.toml_file import load_recipe, parse_recipe
 from zarrstack.core.errors import UnsupportedError, UsageError
 
 # Recipes: path globs, sections, the file, and the way into the job and back.
@@ -294,36 +296,58 @@ MIB = 1 << 20
         ("-1,7", (100, 200), (100, 7)),
         ("300,300", (100, 200), (100, 200)),
         ("-1,5", (0, 3), (1, 3)),
-        ("64,64", (), ()),
+        ("t=64", (100, 200), (64, 11)),
+        ("x = -1, t = 300", (100, 200), (100, 200)),
     ],
 )
 def test_a_chunk_is_no_longer_than_its_axis(text, shape, expected) -> None:
-    assert chunk_shape(parse_chunks(text), shape) == expected
+    lengths = along_axes("--chunks", parse_chunks(text), ("t", "x"), (10, 11))
+    assert chunk_shape(lengths, shape) == expected
 
 
-@pytest.mark.parametrize("text", ["", "0", "64,0", "-2", "a", "1;2", "1,", "1.5", "9" * 20])
+WRONG_NAMES = ["t", "t=", "=4", "t=4,t=5", "t=4,5", "t=1.5", "t=4x", {}, {"a,b": 4}, {"a=b": 4}, {"t": True}]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "64,0", "-2", "a", "1;2", "1,", "1.5", "9" * 20, "t=0", "100MB", *WRONG_NAMES]
+)
 def test_lengths_that_make_no_sense(text) -> None:
     with pytest.raises(UsageError, match="--chunks takes lengths"):
         parse_chunks(text)
 
 
-@pytest.mark.parametrize("text", ["", "0", "0x", "x", "-1", "2,-1", "4X", "automatic", "none,none"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "0", "0x", "x", "-1", "2,-1", "4X", "automatic", "none,none", "0MB", "-1MB", "t=-1", *WRONG_NAMES],
+)
 def test_shards_that_make_no_sense(text) -> None:
     with pytest.raises(UsageError, match="--shards takes chunks per shard"):
         parse_shards(text)
 
 
-@pytest.mark.parametrize("text", ["auto", "none", "4x", "8,8,8", "1"])
+@pytest.mark.parametrize("text", ["auto", "none", "4x", "8,8,8", "1", "100MB", "1.5 GiB", "t=4,x=5"])
 def test_shards_that_make_sense(text) -> None:
     assert shards_text(parse_shards(text)) == text
+
+
+def test_names_are_given_as_text_or_as_a_mapping_and_a_job_stores_them() -> None:
+    recipe = ArrayRecipe(chunks={"time": 100, "lat": 50}, shards="100MB")
+    assert recipe == ArrayRecipe(chunks="time=100, lat=50", shards="100 MB")
+    assert recipe.to_json() == {"chunks": "time=100,lat=50", "shards": "100MB"}
+    assert ArrayRecipe.from_json(recipe.to_json()) == recipe
+    toml = 'chunks = {time = 100, lat = 50}\nshards = "100MB"'
+    assert parse_recipe(tomllib.loads(toml)).base == recipe
 
 
 def test_another_number_of_axes_is_no_slip_of_the_pen() -> None:
     """A recipe speaks of many arrays; where it does not fit one, that one keeps what it has."""
     with pytest.raises(UnsupportedError, match=r"different numbers of axes.*expected 1 length[.]"):
-        chunk_shape((64, 64), (100,))
+        along_axes("--chunks", (64, 64), None, (1,))
     with pytest.raises(UnsupportedError, match=r"different numbers of axes.*expected 2 lengths[.]"):
-        chunk_shape((64,), (100, 100))
+        along_axes("--chunks", (64,), None, (1, 1))
+    for names, found in (((None, "x"), "t; expected .no name., x"), (None, "t, x; expected numbers")):
+        with pytest.raises(UnsupportedError, match=f"a dimension.*found {found}"):
+            along_axes("--chunks", parse_chunks("t=4,x=5"), names, (1, 1))
     with pytest.raises(UnsupportedError, match=r"different numbers of axes.*expected 1 number[.]"):
         chunks_per_shard((2, 2), (4,), MIB)
 
@@ -336,10 +360,15 @@ def test_another_number_of_axes_is_no_slip_of_the_pen() -> None:
         ("2,5", (9, 9), (2, 5)),
         ("20x", (9, 9), (20, 20)),
         ("4x", (), None),
+        ("t=5", (9, 9), (5, 1)),
+        ("4MB", (9, 9), (1, 2)),
+        ("200MB", (9, 9), (9, 9)),
+        ("100MB", (9, 9), (8, 8)),
+        ("40MB", (9, 9), (4, 8)),
     ],
 )
 def test_what_is_asked_for_is_what_there_is(text, counts, expected) -> None:
-    assert chunks_per_shard(parse_shards(text), counts, MIB)[0] == expected
+    assert chunks_per_shard(parse_shards(text), counts, MIB, ("t", "x"))[0] == expected
 
 
 @pytest.mark.parametrize(
