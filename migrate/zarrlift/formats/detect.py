@@ -13,6 +13,7 @@ from zarrstack.core.paths import join
 from ..core.format_table import DRAFT, FORMATS, MARKERS, V3, MarkerDocument
 from ..core.format_table import V2_ARRAY as ARRAY
 from ..core.git_pointers import pointer
+from ..core.problems import command
 from ..recipe.options import Format, require_format
 from ..storage.base import Storage
 from .tree.conflicts import format_of_chunks
@@ -94,10 +95,12 @@ def choose(storage: Storage, seen: Seen, format: Format | None = None, *, beside
     if {*formats} == {"zarr2", "zarr3"} and seen.keys() == {""} and (stored := _stored_format(storage)):
         return stored
     if len(formats) > 1:
+        advice = "Choose one: " + " or ".join(f"--from {name}" for name in formats) + "."
+        if "" not in seen:  # it may be a folder of archives
+            each = command("batch", "run", storage.url, "--to", "v3/{relative}.zarr")
+            advice += f" To migrate each archive in it: {each}"
         raise UsageError(
-            "the archive has metadata of two formats",
-            found=_markers_text(storage, seen),
-            advice="Choose one: " + " or ".join(f"--from {name}" for name in formats) + ".",
+            "the archive has metadata of two formats", found=_markers_text(storage, seen), advice=advice
         )
     return formats[0]
 

@@ -39,7 +39,7 @@ from .tree.directory import broken_link, is_above, not_searched
 from .tree.walk import passed_over
 from .zarr_v3_draft.places import document_below
 
-_NAMED: Final = re.compile(r".\.(zarr|n5|zr|zr[123]|zarr[123])$", re.IGNORECASE)
+NAMED: Final = re.compile(r".\.(zarr|n5|zr|zr[123]|zarr[123])$", re.IGNORECASE)
 """End of the names that people give to archives; `.zr3` was the draft's in zarr-python 2."""
 _AT_ONCE: Final = 1000
 """Number of directories whose documents, or names, are requested together."""
@@ -151,7 +151,7 @@ class _Search:
         """The place itself, unless there is nothing to search below it."""
         place = _Place(
             path="",
-            named=bool(_NAMED.search(self.storage.url)),
+            named=bool(NAMED.search(self.storage.url)),
             positions=None if self.glob is None else self.glob.start,
             real=self.storage.real if isinstance(self.storage, LocalStorage) else "",
         )
@@ -205,7 +205,7 @@ class _Search:
                 children.append(
                     _Place(
                         path=path,
-                        named=bool(_NAMED.search(name)),
+                        named=bool(NAMED.search(name)),
                         positions=positions,
                         root=place.root,
                         real=entry.link or (os.path.join(place.real, name) if place.real else ""),
@@ -230,7 +230,7 @@ class _Search:
         """Add the archive in a zip file; a problem for an archive's name with something else in it."""
         stem, suffix = os.path.splitext(entry.name)
         if entry.link is not None and not os.path.exists(entry.link):
-            if _NAMED.search(entry.name) or _NAMED.search(stem):
+            if NAMED.search(entry.name) or NAMED.search(stem):
                 self.problems.append(broken_link(path, entry.link))
             return
         local = isinstance(self.storage, LocalStorage)
@@ -244,7 +244,7 @@ class _Search:
             place = _Place(path=path, named=True, real=entry.link or "", by_link=entry.link is not None)
             self._add(place, detect(open_storage(self._url(path))))
         except ZarrstackError as error:
-            if _NAMED.search(stem):
+            if NAMED.search(stem):
                 self.problems.append(error.problem.at(node=path))
 
     def _claim(self, place: _Place, nodes: Mapping[_Place, Marks]) -> None:

@@ -299,15 +299,17 @@ def refuse_several(
 
     Not if the format was given, which merges them on purpose. `destination` is None in place.
     """
-    if requested_format is not None or archive.format not in _ROOTS or not _is_implicit(archive.nodes[0]):
+    if requested_format is not None or not _is_implicit(archive.nodes[0]):
         return
     if not isinstance(source, LocalStorage) and not source.url.startswith(_SEARCHED):
         return
     children = [node for node in archive.nodes if node.path and "/" not in node.path]
     if len(children) < 2 or any(map(_is_implicit, children)):
         return
-    from ..formats.search import is_tree
+    from ..formats.search import NAMED, is_tree
 
+    if archive.format not in _ROOTS and not all(NAMED.search(node.path) for node in children):
+        return
     if not is_tree(source.url, source):
         return
     to = "--in-place"

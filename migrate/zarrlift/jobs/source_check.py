@@ -40,7 +40,7 @@ _SUFFIX: Final = ".inventory"
 _AT_ONCE: Final = 8
 """Number of arrays of a store that are checked together."""
 _RESUME: Final = "Stop all writers of the source, then resume: the node is planned again."
-_UNDO: Final = "Undo this job and migrate again, so that old and new chunks are not mixed."
+_UPDATE: Final = "To take over what has changed: zarrlift update DST. Or undo the job, and migrate again."
 
 _OWN_CLOCK: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
@@ -66,7 +66,7 @@ def source_changed(
     key: str | None = None,
     found: str | None = None,
     expected: str | None = None,
-    advice: str | None = _UNDO,
+    advice: str | None = _UPDATE,
 ) -> Problem:
     """The problem for a node whose source changed since planning."""
     return Problem(

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..core.problems import command
 from ..core.units import bytes_text, count_text, duration_text, safe, share_text
 from ..errors import JobError
+from ..jobs.batch.state import COMPLETE
 from ..jobs.ledger.ledger import Job
 from ..jobs.status import status_of
 from . import blocks as b
@@ -176,4 +178,8 @@ def _advice(outcome: BatchOutcome) -> Iterator[b.Block]:
         case "nothing to do":
             yield b.Text("Nothing to do: every archive is done.")
         case "incomplete" if not outcome.running:
-            yield b.Advice("Continue with:", command("resume", outcome.list_file))
+            left = [row for row in outcome.rows if row.state not in COMPLETE]
+            only = ("--only", escape(left[0].name)) if len(left) == 1 < len(outcome.rows) else ()
+            is_wrong = any(row.state in ("failed", "refused") for row in left)
+            text = "After the cause is fixed:" if is_wrong else "Continue with:"
+            yield b.Advice(text, command("resume", outcome.list_file, *only))

@@ -109,10 +109,17 @@ def migrate_one(call: ArchiveCall) -> tuple[Problem, ...] | None:
     try:
         ends = call.request.open().limited(options.limit)
         outcome = migrate_archive(call.request, ends, call.job, options, call.progress)
+        if row.state in ("incomplete", "failed") and any(map(_is_changed, outcome.problems)):
+            return update_one(call, updating=Updating())  # also what an earlier run has published
     except HeldError:  # also of a process that has given its claim back, and closes its job next
         return None
     # Another process may have done it after the look above.
     return None if outcome.state == "nothing to do" and not outcome.problems else outcome.problems
+
+
+def _is_changed(problem: Problem) -> bool:
+    """Whether a problem is that of a source that was changed or replaced."""
+    return problem.kind == "source-changed" and problem.severity == "refusal"
 
 
 def incomplete(row: BatchRow, places: Places) -> tuple[Problem, ...]:

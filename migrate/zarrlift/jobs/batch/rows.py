@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -177,6 +178,8 @@ def find_archives(
     refuse_overwrite_in_place(request)
     if request.in_place and to is not None:
         raise UsageError("a migration in place has no destination", found=redact(to))
+    if not request.in_place:
+        _require_template(to)
     problems: list[str] = []
     rows: dict[str, BatchRow] = {}
     for place in places:
@@ -184,7 +187,7 @@ def find_archives(
             number = len(rows) + 1
             relative = below or source.rstrip("/").rpartition("/")[2]
             try:
-                goal = source if request.in_place else _destination(to, relative, number)
+                goal = source if to is None else _destination(to, relative, number)
             except UsageError as error:
                 problems.append(f"{redact(source)}: {error}")
             else:
@@ -192,6 +195,16 @@ def find_archives(
                     source, new_row(number, stored(source, str(folder)), source, goal, request, folder)
                 )
     found = list(rows.values())
+    goals = Counter(_place(row.destination) for row in found)
+    if to and (shared := [row for row in found if goals[_place(row.destination)] > 1]):
+        goal = _place(shared[0].destination)
+        names = [redact(row.name) for row in shared if _place(row.destination) == goal]
+        more = f", and {len(names) - 3} more" if len(names) > 3 else ""
+        raise UsageError(
+            f"the template gives {len(shared)} archives the destination of another one",
+            found=f"{redact(shared[0].destination)} for {', '.join(names[:3])}{more}",
+            expected="places that differ, such as with {relative} or {number}",
+        )
     raise_for([*problems, *conflicts(found, lambda row: redact(row.name))])
     if not found:
         raise UsageError("there are no archives", found=", ".join(map(redact, places)))
@@ -221,8 +234,8 @@ def _found(
         yield result.url, result.relative
 
 
-def _destination(template: str | None, relative: str, number: int) -> str:
-    """The destination of an archive; UsageError."""
+def _require_template(template: str | None) -> None:
+    """Raise UsageError for what is wrong with a template whatever the archive is."""
     if template is None:
         raise UsageError("a destination is needed", expected="--to TEMPLATE or --in-place")
     refuse_secrets(template, "destination")
@@ -231,6 +244,12 @@ def _destination(template: str | None, relative: str, number: int) -> str:
             f"the template has an unknown field {{{unknown[0]}}}",
             expected=", ".join(f"{{{name}}}" for name in _FIELDS),
         )
+    if not is_url(template):
+        refuse_mistyped(template)
+
+
+def _destination(template: str, relative: str, number: int) -> str:
+    """The destination of an archive; UsageError."""
     whole = _SUFFIX.sub("", relative) or relative
     if any(part in ("", ".", "..") for part in whole.split("/")):
         raise UsageError("the name of this archive cannot be part of a path", found=relative)
@@ -239,7 +258,6 @@ def _destination(template: str | None, relative: str, number: int) -> str:
     text = _FIELD.sub(lambda match: values[match[1]], template)
     if is_url(text):
         return text
-    refuse_mistyped(text)
     return os.path.abspath(os.path.expanduser(text))
 
 

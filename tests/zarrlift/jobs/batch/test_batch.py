@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import numpy as np
 import pytest
 import zarr
 from tests.support.job_archives import results, tree
@@ -492,6 +495,58 @@ def test_a_folder_of_archives_is_not_inspected_as_one(old: Path) -> None:
     with pytest.raises(UsageError, match="a folder of several archives") as refused:
         zarrlift.inspect(write_two(old.parent / "two"))
     assert "zarrlift batch run" in str(refused.value)
+
+
+@pytest.mark.parametrize("names", [("a.zarr", "b.n5"), ("a.n5", "b.n5")], ids=str)
+def test_a_folder_given_to_migrate_suggests_a_batch_that_can_be_pasted(
+    names: tuple[str, str], old: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in names:
+        shutil.copytree(old / ("b/n5.n5" if name.endswith("n5") else "a/v2.zarr"), old.parent / "two" / name)
+    assert main(["migrate", "two", "v3"]) == 2
+    line = re.search(r"zarrlift (batch run .*?\.zarr'?)", capsys.readouterr().err)
+    assert line is not None
+    assert main([*shlex.split(line[1]), "--quiet"]) == 0
+    assert {path.name for path in Path("v3").iterdir() if path.is_dir()} == {"a.zarr", "b.zarr"}
+
+
+@pytest.mark.parametrize("template", ["v3/all.zarr", "v3/{other}", "old/{parent}.zarr", "s3:/b/{name}"])
+def test_a_wrong_template_is_one_error(template: str, old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["batch", "run", "old/a", "--to", template]) == 2
+    error = capsys.readouterr().err
+    assert error.count("; found") + error.count("; expected") <= 2, error
+    assert "problems" not in error
+    assert sorted(path.name for path in Path().iterdir()) == ["old"]
+
+
+@pytest.mark.parametrize("others", [0, 2], ids=["alone", "beside others"])
+def test_a_failed_archive_whose_source_was_replaced_is_migrated_by_the_command_that_the_report_names(
+    others: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What an earlier run has published of the damaged source is brought up to date too."""
+    monkeypatch.chdir(tmp_path)
+    names = ["scan [1].zarr", *(f"{number}.zarr" for number in range(others))]
+    for name in names:
+        write_scan(Path("old", name), 1)
+    damaged = Path("old", names[0])
+    (damaged / "image/0.0").write_bytes(b"damaged")
+    text = batch(capsys, "run", "old", "--to", "v3/{relative}.zarr", code=1)
+    command = re.search("After the cause is fixed:\\s+zarrlift (resume .*)", text)
+    assert command is not None
+    assert ("--only" in command[1]) is bool(others)
+    assert zarr.open_array("v3/scan [1].zarr/time", mode="r")[0] == 1
+    shutil.rmtree(damaged)
+    write_scan(damaged, 2)
+    zarr.open_group(damaged, mode="r+", zarr_format=2).create_array("new", data=np.arange(4))
+    assert "1 done" in batch(capsys, *shlex.split(command[1]))
+    assert zarrlift.verify(damaged, "v3/scan [1].zarr", full=True).ok
+    assert zarrlift.Batch(LIST).status().counts == {"done": 1 + others}
+
+
+def write_scan(folder: Path, value: int) -> None:
+    group = zarr.open_group(folder, mode="w", zarr_format=2)
+    group.create_array("image", data=np.full((4, 4), value), chunks=(2, 2))
+    group.create_array("time", data=np.full(4, value))
 
 
 def write_two(folder: Path) -> Path:

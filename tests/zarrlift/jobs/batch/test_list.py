@@ -253,7 +253,7 @@ def test_a_source_that_does_not_exist_does_not_stop_the_others(old: Path) -> Non
 
 def test_names_that_are_equal_without_their_suffix_are_named(old: Path) -> None:
     os.rename(old / "a/v1.zarr", old / "a/v2.n5")
-    with pytest.raises(UsageError, match=r"in the destination of old/a/v2"):
+    with pytest.raises(UsageError, match=r"old/a/v2[.]n5, old/a/v2[.]zarr"):
         zarrlift.batch("old/a", to="v3/{relative}.zarr")
 
 
