@@ -6,9 +6,11 @@ passed `zarrlift.core.units.safe`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from ..core.units import count_text
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 MAX_PLACES: Final = 20
 """Maximum number of places of a group on a page; the rest is counted."""
+FEW: Final = 3
+"""Maximum number of messages that differ by numbers, and are shown each."""
+_NUMBER: Final = re.compile(r"(?:[0-9]+(?:[.,][0-9]+)*(?: x )?)+(?: [kMGTPE]?B\b)?")
 ORDER: Final = ("refusal", "warning", "note")
 """Severities, the gravest first."""
 _MAKERS: Final = {
@@ -48,13 +53,16 @@ class Where(NamedTuple):
     key: str | None
     found: str | None
     """If it is not the same everywhere."""
+    message: str | None
+    """The same of the message and what was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemGroup:
-    """Problems that differ by their places."""
+    """Problems that differ by their places, and by numbers."""
 
     first: Problem
+    """With "..." for numbers that differ in its message."""
     found: str | None
     """If it is the same everywhere."""
     count: int
@@ -67,16 +75,25 @@ class ProblemGroup:
         """The group of these problems and their archives."""
         first = members[0][1]
         same = len({problem.found for _, problem in members}) == 1
+        message = _in_common([problem.message for _, problem in members])
+        expected = _in_common([problem.expected or "" for _, problem in members])
+        varies = (message, expected) != (first.message, first.expected or "")
         excerpt = members[:most]
+        places = [
+            Where(
+                archive,
+                problem.node,
+                problem.key,
+                None if same else problem.found,
+                "; expected ".join(filter(None, (problem.message, problem.expected))) if varies else None,
+            )
+            for archive, problem in excerpt
+        ]
         return cls(
-            first=first,
+            first=replace(first, message=message, expected=expected or None) if varies else first,
             found=first.found if same else None,
             count=len(members),
-            places=tuple(
-                Where(archive, problem.node, problem.key, None if same else problem.found)
-                for archive, problem in excerpt
-                if archive is not None or problem.node is not None or problem.key is not None or not same
-            ),
+            places=tuple(place for place in places if any(part is not None for part in place)),
             more=len(members) - len(excerpt),
         )
 
@@ -87,12 +104,26 @@ class ProblemGroup:
 
 
 def groups_of(problems: Iterable[tuple[str | None, Problem]], *, most: int | None) -> list[ProblemGroup]:
-    """Groups of problems and their archives, each with at most `most` places."""
-    groups: dict[tuple[str | None, ...], list[tuple[str | None, Problem]]] = {}
+    """Groups of problems and their archives, each with at most `most` places.
+
+    Those that differ by numbers are in one group if they are many.
+    """
+    groups: dict[tuple[str | None, ...], dict[tuple[str | None, ...], list[tuple[str | None, Problem]]]] = {}
     for archive, problem in problems:
-        key = (problem.severity, problem.kind, problem.message, problem.expected, problem.advice)
-        groups.setdefault(key, []).append((archive, problem))
-    return [ProblemGroup.of(members, most=most) for members in groups.values()]
+        texts = (problem.message, problem.expected)
+        key = (problem.severity, problem.kind, *(text and _NUMBER.sub("0", text) for text in texts))
+        groups.setdefault((*key, problem.advice), {}).setdefault(texts, []).append((archive, problem))
+    return [
+        ProblemGroup.of(members, most=most)
+        for alike in groups.values()
+        for members in (alike.values() if len(alike) <= FEW else [[*chain.from_iterable(alike.values())]])
+    ]
+
+
+def _in_common(texts: Sequence[str]) -> str:
+    """Texts that differ by numbers at most, as one."""
+    numbers = zip(*(_NUMBER.findall(text) for text in texts), strict=True)
+    return _NUMBER.sub(lambda match: match[0] if len({*next(numbers)}) == 1 else "...", texts[0])
 
 
 T = TypeVar("T")

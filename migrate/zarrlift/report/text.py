@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TextIO, TypeVar
@@ -26,10 +24,9 @@ _NAMES = 8
 _FORMS = 12
 """Maximum number of rows of the table of these columns."""
 PLACES: Final = 3
-"""Maximum number of locations shown for equal problems, and of messages that differ by numbers."""
+"""Maximum number of locations shown for equal problems."""
 _ALIKE: Final = 8
 """Maximum number of different messages shown for one kind."""
-_NUMBER: Final = re.compile("[0-9]+([.,][0-9]+)*( [kMGTPE]?B)?")
 _TONES: Final[dict[str, Tone]] = {"refusal": "bad", "warning": "warning", "note": "quiet"}
 
 
@@ -210,25 +207,13 @@ def problem_lines(groups: Iterable[ProblemGroup], page: Page, *, refusal: str) -
         kinds.setdefault((ORDER.index(group.first.severity), group.first.kind), []).append(group)
     for (order, kind), alike in sorted(kinds.items(), key=lambda item: item[0][0]):
         head = refusal if order == 0 else ORDER[order]
-        excerpt = alike if page.everything else _first(alike)
+        excerpt = page.first(alike, _ALIKE)
         for group, following in zip(excerpt, [*excerpt[1:], None], strict=True):
             # Advice shared by several groups follows the last of them.
             same = following is not None and following.first.advice == group.first.advice
             yield from _group(group, page, head, advised=not same)
         rest = sum(group.count for group in alike) - sum(group.count for group in excerpt)
         yield from page.rest(rest, f"{kind} {ORDER[order]}")
-
-
-def _first(groups: Iterable[ProblemGroup]) -> list[ProblemGroup]:
-    """The first few different messages, fewer of those that differ by numbers alone."""
-    seen: Counter[str] = Counter()
-    first: list[ProblemGroup] = []
-    for group in groups:
-        text = _NUMBER.sub("0", group.first.message)
-        seen[text] += 1
-        if seen[text] <= PLACES and len(first) < _ALIKE:
-            first.append(group)
-    return first
 
 
 def _group(group: ProblemGroup, page: Page, head: str, *, advised: bool) -> Iterator[str]:
@@ -263,4 +248,5 @@ def _place(where: Where) -> str:
         parts.append(node_text(short(where.node)))
     if where.key is not None:
         parts.append(f"key '{safe(short(where.key))}'")
-    return ", ".join(parts) + ("" if where.found is None else f": found {safe(where.found)}")
+    texts = (where.message, None if where.found is None else f"found {where.found}")
+    return ": ".join(filter(None, (", ".join(parts), safe("; ".join(filter(None, texts))))))

@@ -225,7 +225,8 @@ def _problem(group: ProblemGroup) -> Html:
     body = [_pairs((name, text or "") for name, text in facts.items())]
     for where in group.places:
         words = [where.archive or "", "" if where.node is None else node_text(where.node)]
-        words += [f"key {where.key}" if where.key else "", f"found {where.found}" if where.found else ""]
+        words += [f"key {where.key}" if where.key else "", where.message or ""]
+        words += [f"found {where.found}" if where.found else ""]
         body.append(element("p", _short(", ".join(filter(None, words)))))
     body.append(_more(group.more, "place"))
     return _details(element("summary", *head), element("div", *body), is_open=first.severity == "refusal")
