@@ -17,7 +17,7 @@ from zarr.storage import StoreLike
 from .base.array_documents import DOCUMENT, parse
 from .base.layer import Layer
 from .base.registry import check_registered
-from .base.stack import as_dict
+from .base.stack import as_dict, naming_packages
 from .base.transformer import StorageTransformer
 from .core.errors import UnsupportedError, UsageError
 from .core.json_text import JSON
@@ -227,7 +227,8 @@ def _through_layers(
 ) -> tuple[Layer, str]:
     """`PerArray` over a store, or a stack that has one; and the path of the node in it."""
     mode: Mode | None = "a" if create else None
-    place = sync(make_store_path(target, path=path, mode=mode, storage_options=as_dict(storage_options)))
+    with naming_packages(target):
+        place = sync(make_store_path(target, path=path, mode=mode, storage_options=as_dict(storage_options)))
     store: Any = place.store
     has_one = isinstance(store, Layer) and store.inner(PerArray) is not None
     return store if has_one else PerArray(store), place.path

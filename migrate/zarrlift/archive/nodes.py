@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.json_text import JSON, JSONObject
-from zarrstack.core.paths import prefix_of
+from zarrstack.core.paths import parents, prefix_of
+from zarrstack.core.similar_names import did_you_mean
 
 from ..core.chain.chain import Chain
 from ..core.codec_spec import CodecSpec
@@ -265,6 +266,16 @@ class Archive(NotebookResult):
     def all_problems(self) -> tuple[Problem, ...]:
         """All problems, the archive's first, then by node."""
         return (*self.problems, *(p for node in self.nodes for p in node.problems))
+
+    def part(self, path: str) -> Archive:
+        """A node, what is below it, and their problems; UsageError if there is no such node."""
+        path = path.strip("/")
+        nodes = tuple(node for node in self.nodes if not path or path in (node.path, *parents(node.path)))
+        if not nodes:
+            near = did_you_mean(path, [node.path for node in self.nodes])
+            raise UsageError("the archive has no such node", node=path, found=self.url, advice=near)
+        paths = {node.path for node in nodes}
+        return replace(self, nodes=nodes, problems=tuple(p for p in self.problems if p.node in paths))
 
 
 def layout_to_json(layout: Layout) -> JSONObject:

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
             from .suggestions import candidates
 
             write("".join(f"{word}\n" for word in candidates(line)), sys.stdout)
-        elif words in (["--help"], ["-h"]):  # these two need no table of options
+        elif words in ([], ["--help"], ["-h"]):  # these need no table of options
             write(HELP, sys.stdout)
         elif words in (["--version"], ["-V"]):
             write(f"zarrlift {__version__}\n", sys.stdout)

@@ -21,7 +21,10 @@ Show the content of an archive in Zarr v3 terms, and every problem found in it.
 The exit code is 1 if a migration without options would refuse a node. In a store, chunks are not listed:
 `migrate --dry-run` finds more. Of many archives, `batch run --dry-run` shows the formats and sizes.""",
         "migrate_commands",
-        {"source": o.SOURCE},
+        {
+            "source": o.SOURCE,
+            "node": Argument("NODE", "A group or an array: only it, and what is below.", "?"),
+        },
         {**rows(table.Describing), **o.OUTPUT},
         places=("src",),
     ),
@@ -80,12 +83,12 @@ Only objects that differ are moved again, and are replaced one by one. May be ru
         """\
 Show the progress of a job or a batch; with --verbose or --html, report what it did.
 
-Reads the job file alone, and with --html, source and result for pictures. --watch refreshes the page too,
-with pictures at the end. With --watch until it ends: exit code 0 if everything is done, 1 if not, 130
-after Ctrl-C.
+Without TARGET, list the jobs of this folder. Reads the job file alone, and with --html, source and result
+for pictures. --watch refreshes the page too, with pictures at the end. With --watch until it ends: exit code
+0 if everything is done, 1 if not, 130 after Ctrl-C.
 To pause a job, stop it with Ctrl-C, and continue it later with zarrlift resume.""",
         "status_command",
-        o.TARGET,
+        {"target": o.TARGET["target"]._replace(number="?")},
         {
             **o.ONLY,
             "watch": Option(

@@ -44,7 +44,7 @@ def inspect(given: Given) -> Answer:
     from ..core.problems import any_refusal
     from ..report.archive import archive_json
 
-    archive = zarrlift.inspect(given.source, **given.of(Describing), **given.storage())
+    archive = zarrlift.inspect(given.source, given.node, **given.of(Describing), **given.storage())
     code = PARTLY if any_refusal(archive.all_problems()) else DONE
     return Answer.of(archive, code, data=lambda: archive_json(archive))
 

@@ -84,8 +84,8 @@ def _without_command(name: str, words: list[str]) -> int:
     """Answer a command line that names no command: with the help, or with the version."""
     options, _ = split(COMMANDS[name] if name else TOP, name, words)
     if not options or "--help" in options:
-        write(help_of(name), sys.stdout if options else sys.stderr)
-        return DONE if options else USAGE
+        write(help_of(name), sys.stdout)
+        return DONE
     if "--version" not in options:
         raise usage("--verbose goes with --version", expected="zarrlift --version --verbose")
     from .. import __version__

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from ..recipe.options import JobPlace, Places
 from ..recipe.signatures import given as options_of
+from .commands import usage_of
 from .exit_codes import DONE, PARTLY
 from .migrate_commands import answer_of, batch_of
-from .options import Given
+from .options import Given, usage
 from .session import Answer, plain, write
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 def status(given: Given) -> Answer:
     """Show the progress of a job or a batch; with --verbose or --html, report what it did."""
-    target: str = given.target
+    if given.target is None and given.job is None:
+        return _jobs_here(given)
+    target: str = given.target or given.job
     html: str | None = given.html
     batch = batch_of(given, target)
     given.session.how_to_continue = lambda _: f"The {'batch' if batch else 'job'} is not affected."
@@ -90,6 +93,29 @@ def status(given: Given) -> Answer:
     return Answer(code=code, text=lambda: chain(text(), plain(map(str, lacking))), data=current.to_json)
 
 
+def _jobs_here(given: Given) -> Answer:
+    """The names of the jobs and lists in the working directory, none of which is opened."""
+    from ..core.units import count_text, safe
+    from ..errors import JobError
+    from ..jobs.ledger.job_places import LIST_SUFFIX, SUFFIX
+
+    if given.watch or given.check or given.html or given.only:
+        raise usage("status needs TARGET", expected=usage_of("status"))
+    folder = Path.cwd()
+    names = sorted(file.name for file in folder.iterdir() if file.name.endswith((SUFFIX, LIST_SUFFIX)))
+    if not names:
+        raise JobError(
+            "there are no jobs in this folder", key=str(folder), advice="Name the destination of a job."
+        )
+    more = len(names) - _NAMES
+    lines = [
+        f"{count_text(len(names), 'job')} in {safe(str(folder))}:",
+        *(f"  {safe(name)}" for name in names[:_NAMES]),
+    ]
+    lines += [f"  and {more:,} more"] if more > 0 else []
+    return Answer(code=DONE, text=lambda: plain(lines), data=lambda: {"folder": str(folder), "jobs": names})
+
+
 def _watched(ask: Callable[[], Any], given: Given, report: Any, page: Any) -> Any:
     """The last status, after those before it were shown by a module, and written as `page` writes one."""
     ask = with_page(ask, page) if page else ask
@@ -99,6 +125,8 @@ def _watched(ask: Callable[[], Any], given: Given, report: Any, page: Any) -> An
 
 T = TypeVar("T")
 
+_NAMES: Final = 100
+"""Maximum number of jobs that are listed."""
 _REFRESH: Final = 1.0
 """Seconds between two pictures on a terminal."""
 _LINE: Final = 60.0

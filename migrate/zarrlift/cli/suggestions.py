@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -46,6 +47,16 @@ OTHER_COMMANDS: Final = by_word(
 """Commands of rclone, gh, zarr, ome2024-ngff-challenge and the like -> ours."""
 
 
+_SETTINGS: Final = {
+    "anon": "anon=true",
+    "endpoint": "endpoint_url=URL",
+    "endpoint-url": "endpoint_url=URL",
+    "profile": "profile=NAME",
+    "region": "region=NAME",
+}
+"""Options of other programs -> what `--storage-options` takes for them."""
+
+
 def unknown_command(group: str, words: list[str]) -> Exception:
     """The error for words that begin with what is not a command of a group, or of the whole command line."""
     word = words[0]
@@ -75,7 +86,8 @@ def unknown_option(name: str, flag: str) -> Exception:
     if meant not in here and f"-{flag}" in here:
         meant = f"-{flag}"
     if meant in here:
-        return usage(f"{message}; did you mean {meant}?")
+        setting = _SETTINGS.get(re.sub("^(s3|input|output)-", "", flag.lstrip("-")), "")
+        return usage(f"{message}; did you mean {f'{meant} {setting}'.strip()}?")
     if flag in elsewhere:
         return usage(message)
     meant = meant or _near(flag, here) or _near(flag, elsewhere)

@@ -59,13 +59,14 @@ class _Resuming(JobPlaceKeywords, PlacesKeywords, MovedKeywords, RunningKeywords
 
 
 @explicit
-def inspect(source: Place, **options: Unpack[_Describing]) -> Archive:
+def inspect(source: Place, node: str | None = None, **options: Unpack[_Describing]) -> Archive:
     """Describe an archive: every node, its storage layout, and every problem.
 
     Reads metadata, the small arrays of references that conventions need, and, except in a store, the names
     of chunks: what a migration without options would refuse is refused here too.
 
     - `source`: a path, a URL supported by fsspec (with `storage_options`), a zarr store or a store path.
+    - `node`: the path of a group or an array, to describe only it and what is below.
     - `format`: that of the archive, if several are present; by default it is detected.
     - `follow_links`: follow links to targets outside the archive.
     - `axes`: the axis order of N5 arrays, "reversed" by default.
@@ -75,7 +76,7 @@ def inspect(source: Place, **options: Unpack[_Describing]) -> Archive:
     Raises
     ------
     UsageError
-        If there is no archive, or a folder of several.
+        If there is no archive, no such node, or a folder of several archives.
     StorageError
         If it cannot be read.
 
@@ -90,7 +91,8 @@ def inspect(source: Place, **options: Unpack[_Describing]) -> Archive:
     storage, reading, format = open_source(source, options)  # noqa: A001 - as in other functions
     archive = describe(storage, format=format, options=reading)
     refuse_several(archive, storage, format, "DST")
-    return inspected(archive, storage, reading)
+    archive = inspected(archive, storage, reading)
+    return archive if node is None else archive.part(node)
 
 
 @explicit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _NODES: Final = 200
 """Maximum number of tree rows; further nodes are only counted."""
+_ATTRIBUTES: Final = 40
+"""Maximum number of lines of the attributes of a node alone."""
 _FILL: Final = 24
 """Maximum number of characters of a fill value; those of structs are long base64 texts."""
 _COLUMNS: Final[tuple[b.Column, ...]] = (
@@ -54,6 +57,11 @@ def blocks(archive: Archive) -> Iterator[b.Block]:
         paths=lambda node: node.path,
         more=_details,
     )
+    if len(archive.nodes) == 1 and archive.nodes[0].path:
+        yield b.Section(on="text")
+        yield b.Pairs(tuple(_facts(archive.nodes[0])))
+        attributes = json.dumps(dict(archive.nodes[0].attributes), indent=2)
+        yield b.Lines(tuple(map(safe, attributes.splitlines())), most=_ATTRIBUTES)
     yield b.Section(title="Problems")
     yield b.Problems.of(archive.all_problems(), "refused")
     yield b.Section()

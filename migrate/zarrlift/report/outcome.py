@@ -216,9 +216,8 @@ def verification_blocks(report: VerificationReport) -> Iterator[b.Block]:
             yield b.Text("Use --full to compare every value.")
     else:
         yield b.Title(f"{_differences(report)} Compared {how}: {looked}.", tone="bad")
-    yield b.Problems.of(report.problems, "differs")
-    yield b.Section(on="pages")
     yield b.Pairs((("source", safe(report.source)), ("destination", safe(report.destination))))
+    yield b.Problems.of(report.problems, "differs")
     yield b.Section(title="Nodes that differ", on="pages")
     yield b.Table(columns=_NODES, items=report.differences, row=_differing, what="node")
 

@@ -587,7 +587,52 @@ def read(root: Path, path: str) -> np.ndarray:
     return zarr.open_array(str(root / path), mode="r", zarr_format=3)[:]
 
 
-def test_from_the_first_look_to_the_comparison(old, capsys):
+@pytest.mark.parametrize("words", [[], ["batch"], ["model"]], ids=str)
+def test_a_command_line_without_a_command_is_answered_as_help(words, capsys):
+    assert main([*words, "--help"]) == 0
+    asked = capsys.readouterr()
+    assert main(words) == 0
+    assert capsys.readouterr() == asked
+    assert "COMMAND" in asked.out
+
+
+def test_one_node_is_inspected_with_its_attributes(old, capsys):
+    zarr.open_array(str(old), path="b/c", mode="r+", zarr_format=2).attrs["units"] = "m"
+    assert main(["inspect", str(old), "/b/c/"]) == 0
+    text = capsys.readouterr().out
+    assert '"units": "m"' in text
+    assert "1 array" in text
+    assert main(["inspect", str(old), "b", "--json"]) == 0
+    nodes = json.loads(capsys.readouterr().out)["result"]["nodes"]
+    assert [node["path"] for node in nodes] == ["b", "b/c"]
+    assert main(["inspect", str(old), "b/d"]) == 2
+    assert "the archive has no such node" in (error := capsys.readouterr().err)
+    assert "Did you mean 'b/c'?" in error
+
+
+def test_status_without_a_place_lists_the_jobs_of_the_folder(old, capsys, monkeypatch):
+    monkeypatch.chdir(old.parent)
+    assert main(["status"]) == 1
+    assert "there are no jobs in this folder" in capsys.readouterr().err
+    main(["migrate", old.name, "new.zarr"])
+    main(["batch", "list", old.name, "--to", "x/{name}", "-o", "all.zarrlift.jsonl"])
+    capsys.readouterr()
+    assert main(["status"]) == 0
+    _, *names = capsys.readouterr().out.splitlines()
+    assert names == ["  all.zarrlift.jsonl", "  new.zarr.zarrlift.db"]
+    assert main(["status", names[1].strip()]) == 0
+    assert main(["status", "--job", names[1].strip()]) == 0
+    for number in range(120):
+        (old.parent / f"{number:03d}.zarrlift.db").touch()
+    capsys.readouterr()
+    assert main(["status"]) == 0
+    assert len(lines := capsys.readouterr().out.splitlines()) == 102
+    assert lines[-1] == "  and 22 more"
+    assert main(["status", "--watch"]) == 2
+
+
+def test_from_the_first_look_to_the_comparison(old, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
     new = old.with_name("new.zarr")
     before = contents(old)
     assert main(["inspect", str(old)]) == 0
@@ -604,7 +649,12 @@ def test_from_the_first_look_to_the_comparison(old, capsys):
     assert main(["status", str(new)]) == 0
     assert "2 done" in capsys.readouterr().out
     assert main(["verify", str(old), str(new), "--full"]) == 0
-    assert capsys.readouterr().out.startswith("Equal. Compared every value")
+    text = capsys.readouterr().out
+    assert text.startswith("Equal. Compared every value")
+    assert re.findall(r"^  (source|destination) +(\S+)$", text, re.MULTILINE) == [
+        ("source", str(old)),
+        ("destination", str(new)),
+    ]
     assert contents(old) == before
 
 

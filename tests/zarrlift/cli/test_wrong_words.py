@@ -136,6 +136,12 @@ def test_a_wrong_word_gets_one_line_with_the_right_one(cases, capsys):
         ("batch resume a", "resume is not a command of batch; did you mean: zarrlift resume?"),
         ("validate a b", "validate is not a command; did you mean: zarrlift model validate?"),
         ("xyz", "xyz is not a command; expected inspect, migrate, resume, update, status, verify"),
+        ("sync a b", "sync is not a command; did you mean: zarrlift update?"),
+        ("info a", "info is not a command; did you mean: zarrlift inspect?"),
+        ("convert a b", "convert is not a command; did you mean: zarrlift migrate?"),
+        ("migrate a b --compressor x", "--compressor is not an option of migrate; did you mean --codecs?"),
+        ("migrate a b --endpoint-url=u", "--endpoint-url is not an option of migrate; did you mean --stor"),
+        ("inspect a --profile hunter2", "--profile is not an option of inspect; did you mean"),
         ("migrate a b --qqq", "--qqq is not an option of migrate; expected one of those that zarrlift"),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support import report_examples as examples
 
+from zarrlift.core.problems import note
 from zarrlift.core.units import columns
 from zarrlift.jobs.status import ArrayStatus
 from zarrlift.report import archive as report_archive
@@ -302,6 +303,19 @@ def test_equal_problems_are_told_once_with_the_first_places():
     assert "    at /n1199: found 1199 bytes" in everything
 
 
+def test_problems_that_differ_by_numbers_are_one_group_if_they_are_many():
+    texts = [f"shards of {i} x 5 chunks: about {i} MB in each of 2" for i in range(6)]
+    problems = [note("grid", text, node=f"n{i}") for i, text in enumerate(texts)]
+    assert list(lines(problems, PAGE)) == [
+        "  note: shards of ... chunks: about ... in each of 2 (6 times)",
+        "    at /n0: shards of 0 x 5 chunks: about 0 MB in each of 2",
+        "    at /n1: shards of 1 x 5 chunks: about 1 MB in each of 2",
+        "    at /n2: shards of 2 x 5 chunks: about 2 MB in each of 2",
+        "    and 3 more (--all shows them)",
+    ]
+    assert [line.split(":")[1] for line in lines(problems[:2], PAGE)] == [" /n0", " /n1"]
+
+
 def test_what_is_found_is_told_once_where_it_is_the_same():
     problems = [Problem(kind="name", node=node, message="reserved", found="zarr.json") for node in "ab"]
     assert list(lines(problems, PAGE)) == [
@@ -333,8 +347,12 @@ def test_a_problem_cannot_steer_the_terminal():
 def test_messages_that_differ_by_a_number_do_not_flood_the_page():
     problems = [Problem(kind="fill", severity="note", message=f"{i} missing chunks") for i in range(99)]
     shown = list(lines(problems, PAGE))
-    assert shown[2:] == ["  note: 2 missing chunks", "  and 96 more fill notes (--all shows them)"]
-    assert len(list(lines(problems, Page(width=70, everything=True)))) == 99
+    assert shown == [
+        "  note: ... missing chunks (99 times)",
+        *(f"    at {i} missing chunks" for i in range(3)),
+        "    and 96 more (--all shows them)",
+    ]
+    assert len(list(lines(problems, Page(width=70, everything=True)))) == 100
 
 
 def test_messages_that_differ_by_more_than_numbers_are_shown_up_to_eight():
@@ -346,7 +364,7 @@ def test_messages_that_differ_by_more_than_numbers_are_shown_up_to_eight():
 def test_a_unit_is_part_of_its_number():
     sizes = ("25 MB", "6 MB", "2 MB", "370 kB", "84 kB", "1.5 GB")
     problems = [Problem(kind="shards", severity="note", message=f"about {size} each") for size in sizes]
-    assert list(lines(problems, PAGE))[3:] == ["  and 3 more shards notes (--all shows them)"]
+    assert next(lines(problems, PAGE)) == "  note: about ... each (6 times)"
 
 
 def test_the_word_for_what_is_kept_back_fits_the_report():

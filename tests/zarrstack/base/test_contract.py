@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -142,6 +144,30 @@ def test_a_hook_or_a_name_of_its_own_is_not_refused(name):
 def test_what_is_no_store_carries_no_stack(bottom):
     with pytest.raises(UsageError, match=r"a stack needs a store below it; found .*; expected a zarr Store"):
         stack(bottom, Mask())
+
+
+@pytest.mark.parametrize(
+    ("url", "package", "missing"),
+    [
+        ("s3://b/x", "fsspec s3fs", "fsspec"),
+        ("gs://b/x", "fsspec gcsfs", "gcsfs"),
+        ("zip::sftp://h/x.zip", "fsspec paramiko", "paramiko"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(url, package, missing):
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+import zarrstack
+from zarrstack.errors import UsageError
+try:
+    zarrstack.open({url!r})
+except UsageError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ":// needs a package that is not installed" in run.stdout
+    assert f"Install it: pip install {package}." in run.stdout
 
 
 BOTTOMS = {

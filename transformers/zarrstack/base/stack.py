@@ -6,8 +6,9 @@ As JSON, a stack is the list in an array's `storage_transformers`, from the arra
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, overload
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar, overload
 
 from zarr.abc.store import Store
 from zarr.storage import LocalStore, StoreLike, StorePath
@@ -125,10 +126,11 @@ def store_of(store: StoreLike, storage_options: Mapping[str, Any] | None = None)
     if isinstance(store, str | os.PathLike) and storage_options is None and _is_plain_path(os.fspath(store)):
         return LocalStore(os.fspath(store))
     if store not in (None, "") and not isinstance(store, StorePath):
-        try:
-            return sync(make_store(store, storage_options=as_dict(storage_options)))
-        except (TypeError, ValueError, ImportError) as error:
-            raise _no_store(store, str(error)) from error
+        with naming_packages(store):
+            try:
+                return sync(make_store(store, storage_options=as_dict(storage_options)))
+            except (TypeError, ValueError) as error:
+                raise _no_store(store, str(error)) from error
     raise _no_store(store, None)
 
 
@@ -139,6 +141,30 @@ def as_dict(storage_options: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def _is_plain_path(text: str) -> bool:
     return bool(text) and "://" not in text and "::" not in text
+
+
+_PACKAGES: Final = {
+    **dict.fromkeys(("s3", "s3a"), "s3fs"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("az", "abfs", "abfss"), "adlfs"),
+    **dict.fromkeys(("http", "https"), "aiohttp"),
+    **dict.fromkeys(("sftp", "ssh"), "paramiko"),
+}
+"""URL scheme -> what fsspec needs besides itself."""
+
+
+@contextmanager
+def naming_packages(store: object) -> Iterator[None]:
+    """Raise UsageError with the package of a URL that is not installed, in place of an ImportError."""
+    try:
+        yield
+    except ImportError as error:
+        if not isinstance(store, str):
+            raise
+        scheme = store.rpartition("://")[0].rpartition("::")[2]
+        message = f"{scheme}:// needs a package that is not installed"
+        command = f"pip install fsspec {_PACKAGES.get(scheme, '')}".strip()
+        raise UsageError(message, found=str(error), advice=f"Install it: {command}.") from error
 
 
 def _no_store(store: object, why: str | None) -> UsageError:
