@@ -26,7 +26,7 @@ from ...core.paths import prefix_of
 from ...core.shard_index import IndexFormat
 from ...system.shared_locks import SharedLock, lock_of, run_to_completion
 from .shard import Place, ShardForm
-from .stored_shard import OpenShard, ShardWriters, StoredShard
+from .stored_shard import ShardWriters, StoredShard
 
 MAX_AT_ONCE: Final = 32
 """Indexes read concurrently by a listing."""
@@ -177,7 +177,7 @@ class Sharding(Located):
             return length
 
     @asynccontextmanager
-    async def _opened(self, chunk: Place) -> AsyncIterator[tuple[OpenShard, Place]]:
+    async def _opened(self, chunk: Place) -> AsyncIterator[tuple[StoredShard, Place]]:
         """The shard of a chunk, which no writer changes meanwhile, and the chunk's place in it."""
         where, place = self._form.locate(chunk)
         key = self._names.key(where)

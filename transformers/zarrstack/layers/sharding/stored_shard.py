@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from zarr.abc.buffer import Buffer, BufferPrototype
@@ -31,20 +31,19 @@ class StoredShard:
     key: str
     form: ShardForm
     node: str
+    index: ShardIndex | None = None
+    """None if the shard is missing, or not opened."""
 
-    async def open(self) -> OpenShard:
-        """Read the index with one ranged read; the index is None if the shard is missing.
-
-        ChunkError for an invalid index.
-        """
+    async def open(self) -> StoredShard:
+        """This shard with its index, from one ranged read; ChunkError for an invalid index."""
         size = self.form.index_size
         at_end = self.form.index.location == "end"
         where = SuffixByteRequest(size) if at_end else RangeByteRequest(0, size)
         data = await self.store.get(self.key, default_buffer_prototype(), where)
         if data is None:
-            return OpenShard(shard=self, index=None)
+            return self
         with self._named():
-            return OpenShard(shard=self, index=self.form.parse_index(data.to_bytes()))
+            return replace(self, index=self.form.parse_index(data.to_bytes()))
 
     async def rewrite(self, changes: Mapping[Place, Any]) -> None:
         """Replace chunks by new bytes, or remove those with None; a shard left without chunks is removed.
@@ -67,7 +66,7 @@ class StoredShard:
         else:
             await self.store.delete(self.key)
 
-    def error(self, message: str, **fields: Any) -> ChunkError:
+    def _error(self, message: str, **fields: Any) -> ChunkError:
         """A ChunkError that names the layer and the shard's key."""
         return ChunkError(f"layer 'sharding': {message}", node=self.node, key=self.key, **fields)
 
@@ -79,14 +78,6 @@ class StoredShard:
         except ChunkError as error:
             named = ChunkError.of(error.problem, before="layer 'sharding': ")
             raise named.at(node=self.node, key=self.key) from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenShard:
-    """A shard whose index has been read; the index is None if the shard is missing."""
-
-    shard: StoredShard
-    index: ShardIndex | None
 
     def __contains__(self, place: Place) -> bool:
         return self._slice(place) is not None
@@ -116,10 +107,10 @@ class OpenShard:
         chunk = self._slice(place)
         if chunk is None:
             return None
-        store, key = self.shard.store, self.shard.key
+        store, key = self.store, self.key
         first, last = bounds(byte_range, chunk.stop - chunk.start)
         start, stop = chunk.start + first, chunk.start + last
-        needed = self.shard.form.needed(chunk.stop)
+        needed = self.form.needed(chunk.stop)
         if needed - stop <= PROOF_BYTES:
             # At least one byte: some stores refuse empty reads.
             begin = min(start, needed - 1)
@@ -132,7 +123,7 @@ class OpenShard:
             complete = data is None or (len(data) >= stop - start and proof is not None and len(proof) == 1)
             skip = 0
         if not complete:
-            raise self.shard.error(
+            raise self._error(
                 "a chunk lies outside its shard",
                 found=f"chunk {place}: offset {chunk.start}, length {chunk.stop - chunk.start}",
                 expected=f"an object of {needed} bytes or more",
@@ -141,12 +132,11 @@ class OpenShard:
 
 
 @dataclass(slots=True, eq=False)
-class _Ticket:
-    """A change of a chunk that waits for its shard, and its outcome."""
+class _Batch:
+    """Changes of a shard that wait for it together, and the outcome of their rewrite."""
 
-    place: Place
-    value: Any
-    done: bool = False
+    changes: list[tuple[Place, Any]] = field(default_factory=list)
+    began: bool = False
     error: Exception | None = None
 
 
@@ -164,7 +154,7 @@ class ShardWriters:
 
     def after_fork(self) -> None:
         """Drop the parent's pending changes in a forked child."""
-        self._waiting: dict[str, list[_Ticket]] = {}
+        self._waiting: dict[str, _Batch] = {}
 
     async def change(self, shard: StoredShard, lock: SharedLock, place: Place, value: Any) -> None:
         """Replace a chunk, or remove it if the value is None, with all others waiting for the same shard.
@@ -172,36 +162,37 @@ class ShardWriters:
         The shard has been written when this returns; errors of the rewrite are raised. On cancellation, a
         rewrite in progress is completed, and a change not yet started is dropped.
         """
-        ticket = _Ticket(place, value)
+        change = (place, value)
         with self._guard:
-            self._waiting.setdefault(shard.key, []).append(ticket)
+            batch = self._waiting.setdefault(shard.key, _Batch())
+            batch.changes.append(change)
         try:
             await asyncio.sleep(0)  # lets tasks started together join this rewrite
             async with lock.writing():
-                if not ticket.done:
-                    await run_to_completion(self._serve(shard))
+                if not batch.began:
+                    await run_to_completion(self._serve(shard, batch))
         finally:
-            self._forget(shard.key, [ticket])
-        if ticket.error is not None:
-            raise ticket.error
+            with self._guard:
+                if not batch.began:
+                    batch.changes = [each for each in batch.changes if each is not change]
+                if not batch.changes:
+                    self._forget(shard.key, batch)
+        if batch.error is not None:
+            raise batch.error
 
-    async def _serve(self, shard: StoredShard) -> None:
+    async def _serve(self, shard: StoredShard, batch: _Batch) -> None:
         """Apply the changes waiting for a shard; the caller holds its lock."""
         with self._guard:
-            tickets = list(self._waiting.get(shard.key, ()))
-        error = None
+            batch.began = True
+            self._forget(shard.key, batch)
         try:
-            await shard.rewrite({ticket.place: ticket.value for ticket in tickets})
+            await shard.rewrite(dict(batch.changes))
         except Exception as problem:  # noqa: BLE001 - raised by every caller whose change failed
-            error = problem
-        for ticket in tickets:
-            ticket.error, ticket.done = error, True
-        self._forget(shard.key, tickets)
+            batch.error = problem
+        except BaseException:
+            batch.began = False  # its event loop ends: the next caller serves the others
+            raise
 
-    def _forget(self, key: str, tickets: Iterable[_Ticket]) -> None:
-        with self._guard:
-            left = [each for each in self._waiting.get(key, ()) if each not in tickets]
-            if left:
-                self._waiting[key] = left
-            else:
-                self._waiting.pop(key, None)
+    def _forget(self, key: str, batch: _Batch) -> None:
+        if self._waiting.get(key) is batch:
+            del self._waiting[key]
