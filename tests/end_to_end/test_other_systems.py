@@ -20,10 +20,10 @@ from tests.support.job_archives import results, values, write_archive
 
 import zarrlift
 from zarrlift.cli import main
+from zarrlift.core.node_paths import local_path
 from zarrlift.storage.local import storage as local_storage
 from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import UsageError
-from zarrstack.core.paths import local_path
 
 ROOT = Path(__file__).parents[2]
 OTHER_SYSTEM = ROOT / "tests/support/other_system"
@@ -284,11 +284,11 @@ print([replace(here, pid=pid).state() for pid in (here.pid, 1 << 22)])
 # ----- where the system is called
 
 CALLERS = """
-    cli/session jobs/process_tuning jobs/source_check planning/chunk_checks planning/blocks
+    cli/session core/node_paths jobs/process_tuning jobs/source_check planning/chunk_checks planning/blocks
     jobs/ledger/byte_locks storage/versions storage/local/file_copy storage/local/files
     storage/local/owner_process storage/local/storage storage/local/writer
     transfer/executors/process_pool
-    core/paths layers/cache/folder_control system/file_locks system/fork_safety system/shared_locks
+    layers/cache/folder_control system/file_locks system/fork_safety system/shared_locks
 """
 """Modules that do something else on another system, or name what one of them lacks."""
 

@@ -1,11 +1,17 @@
-"""What archives ask of the paths of nodes (`zarrstack.core.paths`)."""
+"""What archives ask of the paths of nodes (`zarrstack.core.paths`), and of those in URLs of files."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def local_path(path: str, *, windows: bool = sys.platform == "win32") -> str:
+    """The path in the file system for that of a file's URL: Windows has no `/` before a drive."""
+    return path[1:] if windows and path[:1] == "/" and path[2:3] == ":" else path
 
 
 def nearest(path: str, entries: Mapping[str, T]) -> T | None:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from zarrstack.core.errors import UsageError
-from zarrstack.core.paths import local_path
 
 from ..core.format_table import DOCUMENT_NAMES
+from ..core.node_paths import local_path
 from .base import Storage
 from .containers.table import SUFFIXES, ContainerPlace, index_of, open_container
 from .icechunk.place import is_icechunk_url

@@ -7,13 +7,7 @@ not have.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-
-
-def local_path(path: str, *, windows: bool = sys.platform == "win32") -> str:
-    """The path in the file system for that of a file's URL: Windows has no `/` before a drive."""
-    return path[1:] if windows and path[:1] == "/" and path[2:3] == ":" else path
 
 
 def join(path: str, name: str) -> str:

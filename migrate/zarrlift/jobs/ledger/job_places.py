@@ -20,9 +20,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSONObject
-from zarrstack.core.paths import local_path as path_in_url
 from zarrstack.core.similar_names import did_you_mean
 
+from ...core.node_paths import local_path as path_in_url
 from ...core.problems import command
 from ...errors import JobError
 from ...recipe.options import JobPlace, PathText

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from zarrstack.core.errors import StorageError, UsageError
-from zarrstack.core.paths import local_path
 
+from ...core.node_paths import local_path
 from ..local.files import storage_error
 from ..redact import redact
 from ..remote.error_text import plainly
