@@ -90,6 +90,9 @@ def _open(
                 raise
             node = zarr.open(**options)  # a node of the other kind, or the error for both
     except Exception as error:
+        if type(error).__name__ == "ProfileNotFound":  # of botocore, when s3fs sends its first request
+            advice = "Give the storage option profile, or AWS_PROFILE, a name in ~/.aws/config."
+            raise UsageError("there is no such profile of AWS", found=str(error), advice=advice) from error
         if _is_draft(layer):
             raise UnsupportedError(
                 "an archive of the 2022 draft of Zarr v3", node=path, advice="Use zarrlift.open."

@@ -17,6 +17,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Final
 
 from zarrstack.core.errors import UsageError
+from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, GroupNode
 from ..core.problems import command
@@ -286,7 +287,7 @@ def existing(url: str, *, local: bool = False) -> UsageError:
 
 
 _ROOTS: Final = frozenset({"zarr2", "zarr3"})
-"""Formats in which a group has a document; in others, a plain folder is a group."""
+"""Formats in which a group has a document; in others, and above other folders, the names of archives tell."""
 
 _SEARCHED: Final = ("s3://", "gs://", "gcs://", "az://", "abfs://")
 """Stores that `zarrlift batch` searches; zip files and stores of one process are not."""
@@ -303,12 +304,14 @@ def refuse_several(
         return
     if not isinstance(source, LocalStorage) and not source.url.startswith(_SEARCHED):
         return
-    children = [node for node in archive.nodes if node.path and "/" not in node.path]
-    if len(children) < 2 or any(map(_is_implicit, children)):
+    folders = {node.path for node in archive.nodes if _is_implicit(node)}
+    paths = [node.path for node in archive.nodes if node.path not in folders]
+    roots = [path for path in paths if folders.issuperset(parents(path))]
+    if len(roots) < 2:
         return
     from ..formats.search import NAMED, is_tree
 
-    if archive.format not in _ROOTS and not all(NAMED.search(node.path) for node in children):
+    if not all(map(NAMED.search, roots)) and (archive.format not in _ROOTS or "/" in "".join(roots)):
         return
     if not is_tree(source.url, source):
         return
@@ -318,7 +321,7 @@ def refuse_several(
     raise UsageError(
         "a folder of several archives is not one archive",
         key=source.url,
-        found=", ".join(node.path for node in children[:3]) + (", ..." if len(children) > 3 else ""),
+        found=", ".join(roots[:3]) + (", ..." if len(roots) > 3 else ""),
         advice=f"To migrate each: zarrlift batch run {quoted(source.url)} {to}. "
         f"To merge them into one, with a root group that none of them has: --from {archive.format}.",
     )

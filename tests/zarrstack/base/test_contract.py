@@ -170,6 +170,21 @@ except UsageError as error:
     assert f"Install it: pip install {package}." in run.stdout
 
 
+def test_a_wrong_profile_of_aws_is_named_with_the_places_to_correct_it():
+    class ProfileNotFound(Exception):
+        """As botocore's."""
+
+    class Bucket(MemoryStore):
+        """As one of s3fs 2026.9, which looks for its profile when it is first used."""
+
+        async def get(self, *arguments, **options):
+            raise ProfileNotFound("The config profile (prd) could not be found")
+
+    with pytest.raises(UsageError, match=r"no such profile of AWS; found .*prd.*AWS_PROFILE") as caught:
+        zarrstack.open(Bucket())
+    assert isinstance(caught.value.__cause__, ProfileNotFound)
+
+
 BOTTOMS = {
     "text": str,
     "path": lambda folder: folder,
