@@ -554,11 +554,12 @@ def test_a_killed_update_shows_no_value_of_neither_version(what: str, wish: str,
         assert tree(result) == tree(fresh)
 
 
-def test_automatic_shards_stay_as_they_are(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shards", ["auto", "1GB"])
+def test_automatic_shards_stay_as_they_are(shards: str, tmp_path: Path) -> None:
     source, result = tmp_path / "source", tmp_path / "result"
     array = zarr.create_array(source, shape=(40, 64), chunks=(1, 64), dtype="<u2", zarr_format=2)
     array[...] = 1
-    wanted = zarrlift.Recipe(base=zarrlift.ArrayRecipe(shards="auto"))
+    wanted = zarrlift.Recipe(base=zarrlift.ArrayRecipe(shards=shards))
     assert zarrlift.migrate(source, result, recipe=wanted).ok
     before = zarr.open_array(result, mode="r").shards
     array.resize((100, 64))
