@@ -235,7 +235,7 @@ def test_help_names_every_command(run):
     assert "zarrlift model show" in out
     with_h, _ = run("show", "-h")
     assert "--as" in with_h
-    run(code=2)
+    assert run() == (out, "")
 
 
 def test_the_help_of_all_names_the_command(capsys):
