@@ -40,11 +40,13 @@ COPY = (
     "status DST --json",
     "verify SRC DST",
     "verify SRC DST --json",
-    "finish DST --yes",
     "undo DST --yes --json",
     "migrate SRC DST --json",
     "finish DST --yes --json",
     "undo DST --yes",
+    "migrate SRC DST",
+    "verify SRC DST",
+    "finish DST --yes",
 )
 IN_PLACE = (
     "migrate SRC --in-place --dry-run",

@@ -138,7 +138,10 @@ Of a batch: all results with their sources.""",
         unnamed=("src", "dst"),
     ),
     "finish": Command(
-        "Delete the legacy metadata after a verified migration in place; the job file keeps a copy.",
+        """\
+Delete the legacy metadata after a verified migration in place; the job file keeps a copy.
+
+After a verified migration to DST, delete the job file: undo and update end with it.""",
         "migrate_commands",
         o.TARGET,
         {**o.ONLY, **rows(table.JobPlace, table.TakingOver), **o.YES, **o.WATCHED},

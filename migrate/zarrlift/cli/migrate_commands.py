@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..jobs.batch.batch import Batch
     from ..jobs.batch.state import BatchOutcome
     from ..jobs.outcome import Outcome
+    from ..jobs.status import Status
     from ..planning.plans import Plan
 
 
@@ -164,7 +165,7 @@ def undo(given: Given) -> Answer:
 
 
 def finish(given: Given) -> Answer:
-    """Delete the legacy metadata after a verified migration in place; the job file keeps a copy."""
+    """Delete the legacy metadata after a verified migration in place, or the job file of a verified copy."""
     place = batch_of(given, given.target) or given.target
     return run_verb(place, given, ask(partial(finish_question, place, given), yes=given.yes, needed="finish"))
 
@@ -316,19 +317,25 @@ def undo_question(target: str | Batch, given: Given) -> str:
     from ..core.units import count_text
 
     if isinstance(target, str):
-        arrays, place = _arrays_of(target, given)
-        return f"Delete what the job wrote of {count_text(arrays, 'array')} at {place}?"
+        status = _status_of(target, given)
+        arrays = count_text(status.arrays_done, "array")
+        return f"Delete what the job wrote of {arrays} at {status.destination}?"
     done = sum(row.begun() and row.state != "undone" for row in target.rows)
     return f"Delete what was written for {count_text(done, 'archive')}?"
 
 
 def finish_question(target: str | Batch, given: Given) -> str:
-    """Whether to delete the legacy metadata of one archive, or of many."""
+    """Whether to delete the legacy metadata of one archive, or of many, or the job file of a copy."""
     from ..core.units import count_text
 
     if isinstance(target, str):
-        arrays, place = _arrays_of(target, given)
-        return f"Delete the legacy metadata of {count_text(arrays, 'array')} at {place}?"
+        status = _status_of(target, given)
+        where = f"of {count_text(status.arrays_done, 'array')} at {status.destination}?"
+        if status.in_place:
+            return f"Delete the legacy metadata {where}"
+        if status.state == "incomplete":  # of an Icechunk repository
+            return f"Leave out what failed, and let readers see the rest {where}"
+        return f"Delete the job file {where} Without it, the result cannot be undone or updated."
     rows = target.rows
     ready = sum(row.state == "done" and row.verified is not None for row in rows)
     others = len(rows) - ready
@@ -366,9 +373,7 @@ def overwrite_question(destination: str, given: Given) -> str | None:
     return f"Replace {place.url}, which has {amount}?" if count else None
 
 
-def _arrays_of(target: str, given: Given) -> tuple[int, str]:
-    """The number of arrays that a job has done, and the place of its result."""
+def _status_of(target: str, given: Given) -> Status:
     import zarrlift
 
-    status = zarrlift.status(target, **given.of(JobPlace))
-    return status.arrays_done, status.destination
+    return zarrlift.status(target, **given.of(JobPlace))

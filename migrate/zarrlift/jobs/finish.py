@@ -1,4 +1,4 @@
-"""`finish`: removes the legacy metadata of an archive that was migrated in place.
+"""`finish`: removes the legacy metadata of an archive that was migrated in place, or the job file of a copy.
 
 In an Icechunk repository, it moves the branch that readers see to what is whole, if some arrays failed.
 
@@ -8,6 +8,7 @@ Only documents that are unchanged since the migration are removed. All others ar
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, Unpack
 
 from zarrstack.core.errors import Problem
@@ -22,15 +23,16 @@ from ..recipe.keywords import JobPlaceKeywords, SourceOptionsKeywords, TakingOve
 from ..recipe.options import JobPlace, PathText, Places, SourceOptions, TakingOver
 from ..recipe.signatures import explicit, given
 from ..storage.base import Storage
+from ..storage.local.files import storage_error
 from ..storage.local.storage import sync
 from .branch import finish_branch
 from .ledger.ledger import Job
-from .opened_job import open_result, refuse_undone
+from .opened_job import OpenResult, open_result, refuse_undone
 from .outcome import Outcome, kept
 from .ownership import documents
 from .resume.lost_tasks import is_torn
 from .resume.published_arrays import incomplete_arrays
-from .source_check import changed_objects
+from .source_check import changed_objects, remove_inventory
 
 _AGAIN: Final = "Undo the job and migrate again."
 
@@ -41,7 +43,7 @@ class _Finishing(JobPlaceKeywords, SourceOptionsKeywords, TakingOverKeywords):
 
 @explicit
 def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
-    """Remove the legacy metadata of an archive that was migrated in place.
+    """Remove the legacy metadata of an archive that was migrated in place, or the job file of a copy.
 
     `target` is the job file or the destination (in place, the source);
     `job` names the job file of a destination or source if it is not where jobs are looked for.
@@ -51,8 +53,9 @@ def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
     For an incomplete job of an Icechunk repository: leave out the arrays that failed, and let readers see the
     others.
 
-    Requires that every node is migrated and that a verification has passed since. Each document is kept in
-    the job file before it is deleted, so `undo` can restore it.
+    Requires that every node is migrated and that a verification has passed since. In place, each document is
+    kept in the job file before it is deleted, so `undo` can restore it. A copy without its job file cannot be
+    undone or updated.
 
     Raises
     ------
@@ -76,24 +79,48 @@ def finish(target: PathText, **options: Unpack[_Finishing]) -> Outcome:
         if place.on_branch:
             state, left_out = finish_branch(job, place)
             return result.end(state, removed=left_out)
-        if job.state == "finished":
-            return result.end("nothing to do")
-        _require_verified(job, plan)
-        legacy, problems = _legacy_documents(plan, place)
-        if problems:
-            return result.end("incomplete", problems)
-        # The chunks belong to the result and may be written by its users.
-        changed = [replace(note, severity="note") for note in changed_objects(job, plan, place)]
-        lacking = [replace(problem, severity="warning") for problem in incomplete_arrays(job, both)]
-        sync(place)  # the new documents, before the old ones are removed
-        job.sync_commits()
-        job.legacy.keep(legacy)
-        job.commit()
-        for key, _ in legacy:
-            place.delete(key)
+        outcome = _finished(result, both)
+    if outcome.state == "finished" and not plan.in_place:
+        _remove_files(job.path)
+    return outcome
+
+
+def _finished(result: OpenResult, both: Places) -> Outcome:
+    """Remove legacy documents, or record that the job file is to be removed."""
+    job, plan, place = result.job, result.plan, result.place
+    if job.state == "finished":
+        return result.end("nothing to do" if plan.in_place else "finished")
+    _require_verified(job, plan)
+    if not plan.in_place:
+        if lacking := incomplete_arrays(job, both):
+            return result.end("incomplete", lacking)
         job.note(state="finished")
         job.commit()
-        return result.end("finished", (*changed, *lacking), removed=len(legacy))
+        return result.end("finished")
+    legacy, problems = _legacy_documents(plan, place)
+    if problems:
+        return result.end("incomplete", problems)
+    # The chunks belong to the result and may be written by its users.
+    changed = [replace(note, severity="note") for note in changed_objects(job, plan, place)]
+    warnings = [replace(problem, severity="warning") for problem in incomplete_arrays(job, both)]
+    sync(place)  # the new documents, before the old ones are removed
+    job.sync_commits()
+    job.legacy.keep(legacy)
+    job.commit()
+    for key, _ in legacy:
+        place.delete(key)
+    job.note(state="finished")
+    job.commit()
+    return result.end("finished", (*changed, *warnings), removed=len(legacy))
+
+
+def _remove_files(job: Path) -> None:
+    """Remove a job file, which is closed, and the listing beside it; StorageError."""
+    remove_inventory(job)
+    try:
+        job.unlink(missing_ok=True)
+    except OSError as error:
+        raise storage_error("cannot remove the job file", str(job), error) from error
 
 
 def _require_verified(job: Job, plan: Plan) -> None:

@@ -67,17 +67,12 @@ class Unsupported(NamedTuple):
     advice: str
 
 
-_NOTHING_TO_FINISH: Final = Unsupported(
-    JobError, "there is nothing to finish: a copy keeps its source", "To take it back: zarrlift undo."
-)
 SUPPORT: Final[Mapping[tuple[Kind, Verb], Unsupported]] = {
     ("icechunk", "update"): Unsupported(
         UsageError,
         "the result of a job in an Icechunk repository cannot be updated",
         "Undo the job and migrate again.",
     ),
-    ("directory", "finish"): _NOTHING_TO_FINISH,
-    ("store", "finish"): _NOTHING_TO_FINISH,
 }
 """Every other verb is there for every kind of place, whatever the source and the layers on either side."""
 

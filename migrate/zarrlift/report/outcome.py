@@ -113,6 +113,10 @@ def headline(outcome: Outcome) -> str:
         case "undone":
             back = f", {count_text(outcome.restored, 'document')} restored" if outcome.restored else ""
             return f"Undone: {count_text(outcome.removed, 'object')} of this job removed{back} in {time}."
+        case "finished" if outcome.plan is not None and not outcome.plan.in_place:
+            if outcome.removed:  # of an Icechunk repository
+                return f"Finished: {count_text(outcome.removed, 'array')} left out; readers see all others."
+            return "Finished: the job file is removed. The result can no longer be undone or updated."
         case "finished":
             count = count_text(outcome.removed, "legacy document")
             return f"Finished: {count} removed in {time}. The job file keeps a copy of each."

@@ -176,6 +176,24 @@ def test_a_terminal_is_asked_once_with_counts(
     assert capsys.readouterr().err.count("[y/N]") == 1
 
 
+def test_the_job_of_a_copy_is_removed_after_a_question_that_says_what_ends(
+    source: Path, tmp_path: Path, answer: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = tmp_path / "new"
+    assert zarrlift.migrate(source, result).ok
+    assert zarrlift.verify(source, result).ok
+    question = (
+        f"Delete the job file of 4 arrays at {result}? Without it, the result cannot be undone or updated."
+    )
+    answer("n")
+    assert main(["finish", str(result)]) == 2
+    assert f"{question} [y/N] " in capsys.readouterr().err
+    answer("y")
+    assert main(["finish", str(result)]) == 0
+    assert "can no longer be undone or updated" in " ".join(capsys.readouterr().out.split())
+    assert not list(tmp_path.glob("*.zarrlift.*"))
+
+
 def test_an_update_asks_only_if_it_deletes(
     source: Path, tmp_path: Path, answer: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numcodecs
 import numpy as np
@@ -20,6 +22,9 @@ from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local.writer import directory_of
 from zarrstack.core.errors import StorageError
 
+if TYPE_CHECKING:
+    from tests.support.bucket import Bucket
+
 
 def test_a_copy_holds_every_value_and_leaves_the_source_alone(source: Path, tmp_path: Path) -> None:
     before = tree(source)
@@ -29,6 +34,58 @@ def test_a_copy_holds_every_value_and_leaves_the_source_alone(source: Path, tmp_
     assert (outcome.arrays_done, outcome.arrays_total, outcome.groups_done) == (4, 4, 3)
     assert values(tmp_path / "out.zarr", 3) == values(source, 2)
     assert tree(source) == before
+
+
+def test_finish_of_a_verified_copy_removes_the_job_and_nothing_else(source: Path, destination: Path) -> None:
+    before = tree(source)
+    outcome = zarrlift.migrate(source, destination)
+    job = Path(outcome.job)
+    with pytest.raises(JobError, match="not been verified since"):
+        zarrlift.finish(destination)
+    assert zarrlift.verify(source, destination).ok
+    result = tree(destination)
+    chunk = destination / "g/recode/c/0"
+    content = chunk.read_bytes()
+    chunk.unlink()
+    incomplete = zarrlift.finish(destination)
+    assert (incomplete.state, incomplete.ok, job.exists()) == ("incomplete", False, True)
+    chunk.write_bytes(content)
+    assert zarrlift.finish(destination).state == "finished"
+    assert sorted(path.name for path in destination.parent.iterdir()) == [destination.name, source.name]
+    assert (tree(destination), tree(source)) == (result, before)
+    for verb in (zarrlift.status, zarrlift.update, zarrlift.undo, zarrlift.finish):
+        with pytest.raises(JobError, match="no job was found"):
+            verb(destination)
+
+
+def test_a_finish_that_was_killed_is_repeated(
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zarrlift.migrate(source, destination)
+    assert zarrlift.verify(source, destination).ok
+
+    def killed(job: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zarrlift.jobs.finish.remove_inventory", killed)
+    with pytest.raises(KeyboardInterrupt):
+        zarrlift.finish(destination)
+    monkeypatch.undo()
+    assert zarrlift.status(destination).state == "finished"
+    with pytest.raises(JobError):
+        zarrlift.update(destination)
+    assert zarrlift.finish(destination).state == "finished"
+    assert sorted(path.name for path in destination.parent.iterdir()) == [destination.name, source.name]
+
+
+def test_finish_removes_the_listing_of_a_source_in_a_store(tmp_path: Path, bucket: Bucket) -> None:
+    source = bucket.put("source", tree(write_archive(tmp_path / "source")))
+    shutil.rmtree(tmp_path / "source")
+    assert zarrlift.migrate(source, tmp_path / "out.zarr", storage_options=bucket.options).ok
+    assert [path.suffix for path in tmp_path.iterdir()].count(".inventory") == 1
+    assert zarrlift.verify(tmp_path / "out.zarr", storage_options=bucket.options).ok
+    assert zarrlift.finish(tmp_path / "out.zarr").ok
+    assert [path.name for path in tmp_path.iterdir()] == ["out.zarr"]
 
 
 def test_the_finished_tree_holds_nothing_but_the_archive(source: Path, tmp_path: Path) -> None:

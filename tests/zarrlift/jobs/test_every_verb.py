@@ -94,6 +94,8 @@ def again(made: Made) -> Any:
 
 
 def finish(made: Made) -> Any:
+    if made.kind != "in place":
+        assert zarrlift.verify(made.job, **made.opening).ok
     opening = {name: value for name, value in made.opening.items() if name == "storage_options"}
     return zarrlift.finish(made.job, **opening)
 

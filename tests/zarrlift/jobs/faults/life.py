@@ -251,8 +251,8 @@ class Life:
     ) -> Ended | None:
         """Run a command, killed or not, and judge what there is now."""
         name = words[0]
-        if site.is_stray and name == "migrate":
-            return None
+        if (site.is_stray and name == "migrate") or (name == "finish" and not site.in_place):
+            return None  # a copy would have no job any more
         if site.linked and name in _NOT_THROUGH_LINKS:
             self._act(site, "unlink", rng)
         notes = site.notes()
