@@ -251,10 +251,12 @@ def answer_of(outcome: Outcome | BatchOutcome, command: str, logged_problems: li
     from ..report import batch as report_batch
 
     fine = outcome.ok or (command == "status" and outcome.running)
+    only_reports = command == "status" or outcome.state == "planned"
     return Answer(
         code=DONE if fine else PARTLY,
-        text=lambda: report_batch.blocks(outcome),
+        text=lambda: report_batch.blocks(outcome, whole=only_reports),
         data=outcome.to_json,
+        problems=None if only_reports else lambda: report_batch.problem_blocks(outcome, logged_problems),
         brief=lambda: () if command == "status" else report_batch.brief_lines(outcome, logged_problems),
         wrong=lambda: report_batch.blocks(outcome),
     )

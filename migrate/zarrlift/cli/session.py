@@ -45,7 +45,7 @@ class Answer(NamedTuple):
     problems: Callable[[], Iterable[Block]] | None = None
     """Failures and refusals for standard error; None if the text contains them."""
     brief: Callable[[], Iterable[str]] = tuple
-    """The same in short lines, for standard error if text or JSON goes elsewhere."""
+    """The same in short lines, for standard error beside JSON."""
     wrong: Callable[[], Iterable[Block]] | None = None
     """Output on standard error that replaces both with --quiet; None keeps them."""
 
@@ -101,10 +101,9 @@ class Session:
         return code
 
     def _show(self, answer: Answer, code: int) -> None:
-        from ..core.units import is_terminal
-
         if self.json:
-            self._briefly(answer)
+            for line in answer.brief():
+                say(f"zarrlift: {line}")
             self._document(code, {"result": answer.data()})
         elif self.quiet and answer.wrong is not None:
             if code != DONE:
@@ -113,8 +112,6 @@ class Session:
             # Problems first: on a terminal, which shows both, the report comes last.
             if answer.problems is not None:
                 self._print(answer.problems, sys.stderr)
-            elif not is_terminal(sys.stdout):
-                self._briefly(answer)
             self._print(answer.text, sys.stdout)
 
     def _unprintable(self, error: OutputError, code: int) -> int:
@@ -124,10 +121,6 @@ class Session:
     @property
     def _prints(self) -> bool:
         return self.json or self.previews or self.command in PRINTING
-
-    def _briefly(self, answer: Answer) -> None:
-        for line in answer.brief():
-            say(f"zarrlift: {line}")
 
     def _stopped(self, job: tuple[str, ...] | None) -> int:
         self.interrupted = True

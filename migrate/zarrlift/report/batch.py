@@ -17,7 +17,7 @@ from ..jobs.batch.state import COMPLETE
 from ..jobs.ledger.ledger import Job
 from ..jobs.status import status_of
 from . import blocks as b
-from .outcome import not_in
+from .outcome import not_in, unlogged
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
@@ -41,8 +41,8 @@ _COLUMNS: Final = (
 )
 
 
-def blocks(outcome: BatchOutcome) -> Iterator[b.Block]:
-    """The report on a call, or on the status."""
+def blocks(outcome: BatchOutcome, *, whole: bool = True) -> Iterator[b.Block]:
+    """The report on a call, or on the status; `problem_blocks` only with `whole`."""
     yield b.Title(f"{count_text(len(outcome.rows), 'archive')}: {_counts(outcome)}", hang=0)
     rows, is_plan = outcome.rows, outcome.state == "planned"
     yield b.Pairs(
@@ -62,14 +62,21 @@ def blocks(outcome: BatchOutcome) -> Iterator[b.Block]:
     yield b.Section(title="Archives")
     yield b.Table(columns=_COLUMNS, items=first, row=_row, most=_SHOWN, what="archive", more=_details)
     yield b.Section(on="text")
-    for state in dict.fromkeys(row.state for row in first):
-        wrong = [(row.name, problem) for row in first if row.state == state for problem in _refusals(row)]
-        yield b.Problems(problems=wrong, refusal="refused" if is_plan else state)
+    if whole:
+        yield from problem_blocks(outcome)
     yield b.Section()
     if outcome.left:
         count = count_text(outcome.left, "archive")
         yield b.Text(f"left to other processes, which have claimed them: {count}")
     yield from _advice(outcome)
+
+
+def problem_blocks(outcome: BatchOutcome, logged_problems: Collection[JSONObject] = ()) -> Iterator[b.Block]:
+    """What is wrong with each archive; of the `logged_problems`, which were shown, only the advice."""
+    first = urgent_first(outcome.rows)
+    for state in dict.fromkeys(row.state for row in first):
+        wrong = [(row.name, problem) for row in first if row.state == state for problem in _refusals(row)]
+        yield from unlogged(wrong, logged_problems, "refused" if outcome.state == "planned" else state)
 
 
 def urgent_first(rows: Iterable[BatchRow]) -> list[BatchRow]:

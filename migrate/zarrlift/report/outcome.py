@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,10 +56,18 @@ def problem_blocks(outcome: Outcome, logged_problems: Collection[JSONObject] = (
     """
     refused, failed = _wrong(outcome)
     yield b.Problems.of(refused, "refused")
-    others = not_in(failed, logged_problems)
-    yield b.Problems.of(others, "failed")
-    printed_advice = {problem.advice for problem in others}
-    advice = dict.fromkeys(problem.advice for problem in failed if problem.advice not in printed_advice)
+    yield from unlogged([(None, problem) for problem in failed], logged_problems, "failed")
+
+
+def unlogged(
+    wrong: Sequence[tuple[str | None, Problem]], logged_problems: Collection[JSONObject], word: str
+) -> Iterator[b.Block]:
+    """The problems of archives that were not shown, and the advice of the others."""
+    places = {_place(problem) for problem in logged_problems}
+    others = [(archive, problem) for archive, problem in wrong if _place(problem.to_json()) not in places]
+    yield b.Problems(problems=others, refusal=word)
+    printed_advice = {problem.advice for _, problem in others}
+    advice = dict.fromkeys(problem.advice for _, problem in wrong if problem.advice not in printed_advice)
     for text in advice:
         if text is not None:
             yield b.Text(safe(text), indent=2, hang=4)

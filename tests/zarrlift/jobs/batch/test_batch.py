@@ -595,12 +595,15 @@ def test_a_list_is_printed_or_written_and_changes_nothing_else(
 def test_what_is_refused_or_fails_is_on_standard_error_once(
     old: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for words in (("old", *TO_RELATIVE), (LIST, "--json")):
+    for words, lead in ((("old", *TO_RELATIVE), "  "), ((LIST, "--json"), "zarrlift: ")):
         assert main(["batch", "run", *words]) == 1
-        lines = capsys.readouterr().err.splitlines()
-        assert "zarrlift: incomplete: 5 done, 1 failed, 1 refused" in lines
-        assert sum(": failed: " in line or line.startswith("zarrlift: failed: ") for line in lines) == 1
-        assert sum(line.startswith("zarrlift: refused: ") for line in lines) == 1
+        out, err = capsys.readouterr()
+        lines = err.splitlines()
+        assert ("zarrlift: incomplete: 5 done, 1 failed, 1 refused" in lines) is ("--json" in words)
+        assert sum(": failed: " in line or line.startswith(f"{lead}failed: ") for line in lines) == 1
+        assert sum(line.startswith(f"{lead}refused: ") for line in lines) == 1
+        assert "  refused: " not in out
+        assert "  failed: " not in out
     main(["status", LIST])
     assert not capsys.readouterr().err
 
