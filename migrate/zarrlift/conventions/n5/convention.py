@@ -38,6 +38,7 @@ _RANKS: Final = {"time": 0, "space": 2}
 """Types of axes in the order that OME-NGFF requires; channels and other types come in between."""
 _ORDERED: Final = "x first or last; in the order of the arrays time, then channels, then space"
 _ASK: Final = "Use --set multiscale=ome to convert it to OME-Zarr 0.5, with axes in the order of the arrays."
+_OFFER: Final = "Use --set multiscale=ome to describe it as OME-Zarr 0.5, too."
 
 
 def recognise_in_n5(view: View) -> Recognised:
@@ -275,13 +276,16 @@ def _group(view: View, node: GroupNode, account: _Account) -> None:
     account.pyramids += 1
     for level in pyramid.levels:
         account.changes[level.path] = Change(dimension_names=pyramid.shown(pyramid.axes))
+    missing = [level.path for level in pyramid.levels if not view.recipe.selects(level.path)]
     if view.recipe.for_array(node.path).multiscale != "ome":
+        if not (_OME in node.attributes or missing or pyramid.refused):
+            what = "an image of several scales keeps the metadata of its N5 program"
+            account.problems.append(finding("note", node.path, what, advice=_OFFER))
         return
     if _OME in node.attributes:
         what = "the group already has an attribute `ome`, which is kept"
         account.problems.append(finding("warning", node.path, what, excerpt(node.attributes[_OME])))
         return
-    missing = [level.path for level in pyramid.levels if not view.recipe.selects(level.path)]
     if missing or pyramid.refused:
         what = "a level of an image is not migrated, so no `ome` is written"
         levels = excerpt(sorted([*missing, *pyramid.refused]))
