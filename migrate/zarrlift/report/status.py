@@ -52,7 +52,6 @@ _ROUTES: Final = (
     b.Column(title="objects", right=True),
     b.Column(title="before", right=True),
     b.Column(title="after", right=True),
-    b.Column(title="what is done"),
 )
 
 
@@ -233,7 +232,7 @@ def _route_row(route: tuple[str, Totals]) -> tuple[str, ...]:
     name, sums = route
     objects = _figure(sums.objects_before, count_text)
     sizes = (_figure(size, bytes_text) for size in (sums.bytes_before, sums.bytes_after))
-    return name, count_text(sums.arrays), objects, *sizes, b.ROUTES.get(name, "")
+    return f"{name}: {b.ROUTES[name]}", count_text(sums.arrays), objects, *sizes
 
 
 def _details(array: ArrayStatus) -> Iterator[b.Block]:

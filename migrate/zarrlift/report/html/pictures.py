@@ -41,7 +41,8 @@ MIN_SIDE: Final = 64
 MAX_READ: Final = 32_000_000
 """Maximum number of decoded bytes that are read for a side of an image, about."""
 _SIDE: Final = 256
-_MAX_BYTES: Final = 10_000_000
+_MAX_BYTES: Final = 3_000_000
+"""Of all pictures of a page, which people send by mail."""
 _MAX_IMAGES: Final = 100
 _LEVEL: Final = re.compile(r"s?\d+")
 

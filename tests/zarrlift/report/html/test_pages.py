@@ -305,6 +305,16 @@ def test_damaged_images_and_those_without_room_are_counted(tmp_path, monkeypatch
     assert "1 picture could not be made: ChunkError" in found.notes[1]
 
 
+def test_the_pictures_of_a_page_can_be_sent_by_mail(tmp_path):
+    root = zarr.open_group(tmp_path / "a", mode="w", zarr_format=2)
+    noise = np.random.default_rng(0).integers(0, 256, (256, 256)).astype("u1")
+    for number in range(50):
+        root.create_array(f"a{number}", data=noise, chunks=(256, 256), compressors=None)
+    found = pictures_of(tmp_path / "a")
+    assert 2_900_000 < sum(len(url) for picture in found.shown for _, url in picture.sides) < 3_100_000
+    assert found.notes == (f"{50 - len(found.shown)} further images not shown.",)
+
+
 # What notebooks show of results: a tree that folds, safe whatever names say, and never too much.
 
 RESULTS = {
