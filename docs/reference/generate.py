@@ -30,7 +30,12 @@ PAGES: Final = ("command-line.md", "json.md", "recipe.md", "job-file.md", "reade
 PART: Final = re.compile(r"(<!-- write: (.+?) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 HEADING: Final = re.compile(r"^##+ (.+)$", re.MULTILINE)
 NAMES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null", Any: "any"}
-ALSO: Final = {"IntermediateArray": "intermediate array", "Layout": "layout", "Recipe": "recipe"}
+ALSO: Final = {
+    "IntermediateArray": "intermediate array",
+    "Layout": "layout",
+    "Recipe": "recipe",
+    "Totals": "totals",
+}
 """Classes whose section is written by hand."""
 
 

@@ -16,7 +16,7 @@ from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.grid.frames import Shards
 from zarrlift.jobs.outcome import Outcome
-from zarrlift.jobs.status import ArrayStatus, Status, StoredForm
+from zarrlift.jobs.status import ArrayStatus, Status, StoredForm, Totals
 from zarrlift.planning.plans import ArrayPlan, GroupPlan, Plan, Refusal
 from zarrlift.planning.routes import Move, route_between
 from zarrlift.recipe.recipe import Recipe
@@ -213,12 +213,27 @@ DONE = Outcome(
     bytes_in=135_230_000,
     bytes_out=135_000_000,
     seconds=0.71,
+    whole=Totals(
+        arrays=2,
+        objects_before=538,
+        objects_after=90,
+        bytes_before=135_230_000,
+        bytes_after=135_000_000,
+        objects_done=538,
+        bytes_done=135_230_000,
+        bytes_written=135_000_000,
+        dropped=0,
+    ),
+    seconds_in_all=0.71,
     plan=replace(PLAN, refusals=()),
 )
+RESUMED = replace(DONE, chunks=12, bytes_in=1_230_000, bytes_out=1_000_000, runs=2, seconds_in_all=185.0)
+"""A second run, or an update, did a small part."""
 PARTLY = replace(DONE, arrays_total=3, problems=(UNKNOWN,), plan=PLAN)
 FAILED = replace(
     DONE,
     state="incomplete",
+    whole=None,
     arrays_done=1,
     problems=(
         Problem(
@@ -236,6 +251,7 @@ IN_PLACE = replace(
     chunks=0,
     bytes_in=0,
     bytes_out=0,
+    whole=replace(DONE.whole, objects_after=538, bytes_after=135_230_000, bytes_done=0, bytes_written=0),
     plan=replace(PLAN, in_place=True, destination=PLAN.source, refusals=()),
 )
 NOTHING = Outcome(job=DONE.job, state="nothing to do", arrays_done=2, arrays_total=2, groups_done=2)
@@ -299,6 +315,15 @@ STATUS = Status(
     checked="sample",
     requested={"--link": "hard"},
     versions={"zarrlift": "1.0"},
+)
+UPDATED = replace(
+    STATUS,
+    state="done",
+    activity=None,
+    problems=(),
+    arrays=STATUS.arrays[:1],
+    groups_done=2,
+    last_update=replace(DONE.whole, arrays=1, objects_done=3, bytes_done=72, bytes_written=96),
 )
 RUNNING = replace(STATUS, activity="running", rate=2_230_000.0, seconds_left=0.55)
 

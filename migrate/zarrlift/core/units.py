@@ -84,6 +84,12 @@ def change_text(before: str, after: str) -> str:
     return before if before == after else f"{before or 'none'} -> {after or 'none'}"
 
 
+def amounts_text(objects: Sequence[str], sizes: Sequence[str]) -> str:
+    """Stored objects and bytes, before and after if they change: `538 -> 64 objects, 135 MB -> ~57.8 MB`."""
+    noun = "object" if set(objects) == {"1"} else "objects"
+    return f"{' -> '.join(objects)} {noun}, {' -> '.join(sizes)}"
+
+
 def shape_text(shape: Sequence[int]) -> str:
     """A shape such as `365x180x360`; `scalar` for zero dimensions."""
     return "x".join(map(str, shape)) or "scalar"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
@@ -18,8 +19,10 @@ from ..errors import JobError
 from ..planning.plans import Plan, taken_over
 from ..transfer.counts import MoveResult
 from . import log_messages
+from .ledger.last_run import last_run
 from .ledger.ledger import Job
 from .option_words import option_words
+from .status import Totals, status_of
 
 OutcomeState: TypeAlias = Literal["done", "incomplete", "nothing to do", "undone", "finished"]
 
@@ -59,6 +62,13 @@ class Outcome(NotebookResult):
     restored: int = 0
     """Legacy documents restored by `undo`."""
     seconds: float = 0.0
+    """Duration of this call."""
+    whole: Totals | None = None
+    """All arrays before and after, and what all runs have done; None unless this call completed the job."""
+    seconds_in_all: float = 0.0
+    """Duration of all runs of a job that is done."""
+    runs: int = 1
+    """Number of runs of a job that is done."""
     options: tuple[str, ...] = ()
     """Command line arguments to open the job's places; `<name>` replaces possible secrets."""
     problems: tuple[Problem, ...] = ()
@@ -144,6 +154,9 @@ def outcome_of_run(job: Job, plan: Plan, moved: MoveResult, stopped: Problem | N
     ended = () if stopped is None else (stopped,)
     problems = (*whole_archive, *refused, *failed, *ended, *taken_over(plan.problems))
     figures: dict[str, Any] = dict(moved.figures())
+    if complete and (run := last_run(job)) is not None:
+        seconds = run.seconds + max(time.time() - run.began, 0.0)
+        figures |= {"whole": status_of(job).totals, "seconds_in_all": seconds, "runs": run.number}
     return replace(outcome_of_job(job, plan, "done" if complete else "incomplete", problems), **figures)
 
 

@@ -53,7 +53,7 @@ class LogProgress:
         """Show an event."""
         with self.lock:
             match event:
-                case Planned() if event.archives or self.unit == "chunks":
+                case Planned() if event.archives or self.unit != "archives":
                     self._start(event)
                 case TaskDone():
                     self._add(
@@ -72,7 +72,7 @@ class LogProgress:
     def _start(self, plan: Planned) -> None:
         """Begin where earlier runs have ended, again if it had begun; the rate is that of the rest."""
         self.close()
-        self.unit = "archives" if plan.archives else "chunks"
+        self.unit = "archives" if plan.archives else "chunks" if plan.chunks is None else "objects"
         self.total_bytes, self.total_chunks = plan.bytes, plan.archives or plan.chunks
         self.chunks, self.bytes = plan.chunks_done, plan.bytes_done
         self._reached = (self.chunks, self.bytes)
@@ -84,7 +84,7 @@ class LogProgress:
         """Add what was done, and correct the total, which for archives is that of the whole batch."""
         self.chunks += chunks
         self.bytes += nbytes
-        if self.total_bytes is not None and self.unit == "chunks":
+        if self.total_bytes is not None and self.unit != "archives":
             self.total_bytes += more_bytes
         self.draw(*self.reached(), now=False)
 
@@ -153,7 +153,7 @@ class LogProgress:
 
 
 class ProgressBar(LogProgress):
-    """A tqdm bar of bytes with the number of chunks; of chunks alone if bytes are unknown."""
+    """A tqdm bar of bytes with the number of objects; of objects alone if bytes are unknown."""
 
     _bar: tqdm[Any] | None = None
 

@@ -10,12 +10,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
 from zarrstack.core.errors import ChunkError, Problem, StorageError, ZarrstackError
 
+from ..archive.chunk_inventory import take_inventory
 from ..errors import Interrupted, JobError, WorkerError
 from ..planning.chunk_checks import with_advice
 from ..planning.inventories import Inventories
@@ -348,12 +350,25 @@ class Run:
             self._require_objects(array)
             written = self._publisher.publish_array(array.plan)
             retire([array], self._tasks, self.destination, outside=True)
+            self._count(array)
         except DestinationError:
             raise
         except (JobError, StorageError, ChunkError) as error:
             array.fail((error.at(node=array.plan.path).problem,))
             return None
         return written
+
+    def _count(self, array: RunArray) -> None:
+        """Record what an array consists of after an update, which has counted only the objects it wrote."""
+        plan = array.plan
+        if plan.changes is None or self.options.no_list or plan.route.copies:
+            return
+        with suppress(ZarrstackError):
+            found = take_inventory(self.destination, plan.path, plan.destination)
+            if found.certain:
+                objects, size = len(found.indexes), found.total_bytes
+                whole = plan.changes.whole._replace(objects_out=objects, bytes_out=size)
+                self.job.record_whole(array.row.id, whole)
 
     def _require_objects(self, array: RunArray) -> None:
         """Raise JobError if objects that were written are gone; their tasks are to be repeated."""

@@ -93,15 +93,15 @@ class ArrayStatus(FieldsAsJSON):
     bytes_known: bool = True
     """False if the total is an estimate."""
     bytes_written: int = 0
+    objects_done: int = 0
+    """Objects of the source that were read, as `bytes_done`."""
     objects_before: int = 0
     objects_after: int | None = None
     """Objects of chunks; None unless the array is done and the number is known."""
     bytes_before: int | None = None
     """Stored bytes; None if they are not known."""
     bytes_after: int | None = None
-    """None unless the array is done, or if an update has made only some objects again by another route than
-    `relink`.
-    """
+    """None unless the array is done, or if a result that was updated could not be listed."""
     dropped: int = 0
     """Chunks omitted because they contained only the fill value."""
 
@@ -115,6 +115,7 @@ class Totals(FieldsAsJSON):
     objects_after: int | None
     bytes_before: int | None
     bytes_after: int | None
+    objects_done: int | None
     bytes_done: int | None
     bytes_written: int | None
     dropped: int | None
@@ -204,6 +205,8 @@ class Status(NotebookResult):
     """Of zarrlift, Python and packages, in the last run; empty if there was none."""
     excluded: int = 0
     """Nodes that the recipe excluded."""
+    last_update: Totals | None = None
+    """The sums over the arrays that the last update has changed; None without one."""
 
     def __repr__(self) -> str:
         activity = f", {self.activity}" if self.activity else ""
@@ -236,10 +239,11 @@ class Status(NotebookResult):
     def to_json(self) -> JSONObject:
         """JSON for machines; member names are stable."""
         return {
-            **json_of_fields(self, "arrays", "conventions", "problems"),
+            **json_of_fields(self, "arrays", "conventions", "problems", "last_update"),
             "arrays_done": self.arrays_done,
             "arrays_total": len(self.arrays),
             "totals": self.totals.to_json(),
+            "last_update": None if self.last_update is None else self.last_update.to_json(),
             "routes": {name: totals.to_json() for name, totals in self.routes.items()},
             "conventions": [{"name": seen.name, "summary": seen.summary} for seen in self.conventions],
             "problems": [problem.to_json() for problem in self.problems],
@@ -290,6 +294,8 @@ def status_of(job: Job) -> Status:
             elif own["kind"] == "array":
                 arrays.append(ArrayStatus(path=row.path, state=row.state))
     updated = float(job.fact("updated") or 0)
+    changed: list[str] | None = json.loads(job.fact("last_update") or "null")
+    paths = frozenset(changed or ())
     now = activity(job.path, run) if job.state == "incomplete" else None
     done, total = sum(array.bytes_done for array in arrays), sum(array.bytes_total for array in arrays)
     if now == "running":
@@ -334,6 +340,7 @@ def status_of(job: Job) -> Status:
         recipe=changed_members(plan["recipe"]),
         versions={} if run is None else dict(run.versions),
         excluded=len(plan["excluded"]),
+        last_update=None if changed is None else Totals.of(array for array in arrays if array.path in paths),
     )
 
 
@@ -365,15 +372,20 @@ def _array(
 ) -> ArrayStatus:
     """An array, with what is recorded of both passes (`moved`) and of the last one (`written`)."""
     done, stays = row.state == "done", row.route == "stay"
-    bytes_in: int | None = own["bytes_in"] if own["bytes_in_known"] else None
-    whole = Whole(own["chunks"], bytes_in, own["chunks" if stays else "objects_out"])
-    is_counted = not moved.dropped or not shared.has_blocks
-    bytes_after = bytes_in if stays else written.bytes_out
-    if "changes" in own:
-        # Of what an update left unchanged, the job has no record: it is known where it is that of the source.
+    chunks, bytes_in = own["chunks"], own["bytes_in"] if own["bytes_in_known"] else None
+    if done and bytes_in is None and not (stays or shared.has_blocks):  # each object was read once
+        chunks, bytes_in = moved.chunks, moved.bytes_in
+    # An omitted chunk is an object less only if each object is made of one chunk.
+    objects = written.objects if shared.has_blocks else written.chunks - written.dropped
+    whole = Whole(chunks, bytes_in, objects, written.bytes_out)
+    if stays:
+        whole = Whole(chunks, bytes_in, chunks, bytes_in)
+    objects_after: int | None = whole.objects_out
+    if "changes" in own:  # the job has no record of what an update left unchanged: it is counted afterwards
         whole = Whole(*own["changes"]["whole"])
-        is_counted = not shared.drops_empty
-        bytes_after = whole.bytes_in if row.route in ("relink", "pass") and is_counted else None
+        if whole.bytes_out is None and row.route in ("relink", "pass"):
+            whole = whole._replace(bytes_out=whole.bytes_in)
+        objects_after = None if whole.bytes_out is None and shared.drops_empty else whole.objects_out
     return ArrayStatus(
         path=row.path,
         state=row.state,
@@ -388,10 +400,10 @@ def _array(
         bytes_total=total_bytes(row.work, moved, finished=done),
         bytes_known=done or row.work.bytes_known,
         bytes_written=moved.bytes_out,
+        objects_done=moved.chunks,
         objects_before=whole.chunks,
-        # An omitted chunk is an object less only if each object is made of one chunk.
-        objects_after=whole.objects_out - moved.dropped if done and is_counted else None,
+        objects_after=objects_after if done else None,
         bytes_before=whole.bytes_in,
-        bytes_after=bytes_after if done else None,
+        bytes_after=whole.bytes_out if done else None,
         dropped=moved.dropped,
     )

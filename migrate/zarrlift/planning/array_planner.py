@@ -398,8 +398,9 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
         problems.append(
             note(
                 "stray",
-                f"{inventory.unclaimed_count} objects of no chunk are not copied: {names}{more}",
+                "objects of no chunk are not copied",
                 node=node.path,
+                found=f"{inventory.unclaimed_count}: {names}{more}",
             )
         )
     for key, target in inventory.bad_links:

@@ -349,7 +349,9 @@ class Whole(NamedTuple):
     bytes_in: int | None
     """Their stored bytes; None if they are not known."""
     objects_out: int
-    """Objects of the result, empty ones included."""
+    """Objects of the result; until they are counted, those that may be omitted as empty are included."""
+    bytes_out: int | None = None
+    """Their stored bytes; None until they are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,7 +97,8 @@ def _strict(value: JSON, place: str, problems: list[Problem]) -> Any:
             Problem(
                 kind="attributes",
                 severity="note",
-                message=f"attribute {place} is written as the string {text!r}: JSON has no such number",
+                message="a number that JSON does not have is written as a string",
+                found=f"{place}: {text}",
                 advice="Use --set attributes=keep to write it as a bare number.",
             )
         )

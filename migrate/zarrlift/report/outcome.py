@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 _NODES: Final = (b.Column(title="node"), b.Column(title="differences", right=True))
+_TOLD: Final = ("attributes", "convention")
+"""Kinds of notes that are told of a result, too."""
 _BRIEFLY: Final = 10
 """Maximum number of problems printed as one line each."""
 
@@ -30,7 +32,7 @@ def blocks(outcome: Outcome, *, whole: bool = False) -> Iterator[b.Block]:
     if whole:
         yield from problem_blocks(outcome)
     notes = [problem for problem in outcome.problems if problem.severity != "refusal"]
-    warnings = [problem for problem in _planned(outcome) if problem.severity == "warning"]
+    warnings = [problem for problem in _planned(outcome) if _matters(problem, outcome)]
     yield b.Problems.of(dict.fromkeys((*notes, *warnings)))
     for text, words in _next(outcome):
         yield b.Advice(text, command(*words, *outcome.options)) if words else b.Text(text)
@@ -102,6 +104,14 @@ def _planned(outcome: Outcome) -> tuple[Problem, ...]:
     return outcome.plan.all_problems()
 
 
+def _matters(problem: Problem, outcome: Outcome) -> bool:
+    """Whether a planned problem is told of a result: warnings, and metadata that is changed, lost or kept."""
+    if outcome.state != "done" or problem.severity != "note":
+        return problem.severity == "warning"
+    is_lost = problem.kind == "stray" and outcome.plan is not None and not outcome.plan.in_place
+    return is_lost or problem.kind in _TOLD
+
+
 def _wrong(outcome: Outcome) -> tuple[list[Problem], list[Problem]]:
     """(refused, failed)"""
     planned = set(_planned(outcome))
@@ -132,7 +142,7 @@ def headline(outcome: Outcome) -> str:
             return "Not finished: the archive has changed since the job ended."
         case state:
             wrong = f", {text}" if (text := _counts(outcome)) else ""
-            return f"{_arrays(outcome, state)}{wrong}{_moved(outcome)} in {time}{_rate(outcome)}."
+            return f"{_arrays(outcome, state)}{wrong}{_amounts(outcome)}."
 
 
 def _is_outdated(outcome: Outcome) -> bool:
@@ -156,18 +166,24 @@ def _counts(outcome: Outcome) -> str:
     return ", ".join(count_text(count, name) for count, name in counts if count)
 
 
-def _moved(outcome: Outcome) -> str:
-    if not outcome.chunks:
-        return ""
-    dropped = f", {count_text(outcome.dropped)} omitted as empty" if outcome.dropped else ""
-    dropped += f", {count_text(outcome.filled)} filled up" if outcome.filled else ""
-    read, written = bytes_text(outcome.bytes_in), bytes_text(outcome.bytes_out)
-    return f"; {count_text(outcome.chunks, 'chunk')}{dropped}; {read} read, {written} written"
+def _amounts(outcome: Outcome) -> str:
+    """The whole result, once there is one, with the time of all runs; and what this call has moved."""
+    from .status import moved_text, result_text
 
-
-def _rate(outcome: Outcome) -> str:
+    dropped = f", {count_text(outcome.dropped, 'chunk')} omitted as empty" if outcome.dropped else ""
+    dropped += f", {count_text(outcome.filled, 'chunk')} filled up" if outcome.filled else ""
     rate = rate_text(outcome.bytes_in, outcome.seconds)
-    return f" ({rate})" if rate else ""
+    ended = f"{dropped} in {duration_text(outcome.seconds)}" + (f" ({rate})" if rate else "")
+    moved = moved_text(outcome.chunks, outcome.bytes_in, outcome.bytes_out)
+    whole, plan = outcome.whole, outcome.plan
+    if whole is None:
+        return (f"; {moved}" if moved else "") + ended
+    result = result_text(whole, in_place=plan is not None and plan.in_place)
+    result = f"; {result}" if whole.objects_before != 0 else ""
+    if outcome.runs == 1:
+        return result + ended
+    more = f"; this run: {moved}{ended}" if moved else ""
+    return f"{result} in {duration_text(outcome.seconds_in_all)}{more}"
 
 
 def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:

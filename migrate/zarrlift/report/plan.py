@@ -13,6 +13,7 @@ from ..core.codec_table import READERS
 from ..core.grid.frames import Shards
 from ..core.identity_cache import IdentityCache
 from ..core.units import (
+    amounts_text,
     brief,
     bytes_text,
     change_text,
@@ -49,9 +50,9 @@ _COLUMNS: Final = (
     b.Column(title="codecs", wraps=True),
     b.Column(title="keys", wraps=True),
     b.Column(title="per shard"),
-    b.Column(title="chunks", right=True, spare=2),
-    b.Column(title="in", right=True),
-    b.Column(title="out", right=True),
+    b.Column(title="objects", right=True, spare=2),
+    b.Column(title="before", right=True),
+    b.Column(title="after", right=True),
 )
 
 _CHANGES: Final = 20
@@ -59,7 +60,7 @@ _CHANGES: Final = 20
 _CHANGE_COLUMNS: Final = (
     b.Column(title="node"),
     b.Column(title="what is done"),
-    b.Column(title="chunks", right=True, spare=1),
+    b.Column(title="objects", right=True, spare=1),
     b.Column(title="bytes", right=True),
 )
 
@@ -93,19 +94,13 @@ def nodes(plan: Plan) -> Iterator[b.Block]:
 
 
 def totals(plan: Plan) -> str:
-    """One sentence: arrays, groups, objects, bytes in and out, and the available space."""
-    amounts = plan_totals(plan)
-    read = bytes_text(amounts["bytes_read"], estimated=not amounts["bytes_in_known"])
-    written = bytes_text(amounts["bytes_out"], estimated=not amounts["bytes_out_known"])
-    parts = [
-        f"{count_text(amounts['arrays'], 'array')} in {count_text(amounts['groups'], 'group')}",
-        count_text(amounts["chunks"], "chunk"),
-        f"{read} to read",
-        f"{written} to write in {count_text(amounts['objects_out'], 'object')}",
-    ]
+    """One sentence: arrays, groups, objects and bytes before and after, and the available space."""
+    text = f"{count_text(len(plan.arrays), 'array')} in {count_text(len(plan.groups), 'group')}"
     if plan.refusals:
-        parts.insert(1, f"{count_text(len(plan.refusals), 'node')} refused")
-    text = ", ".join(parts)
+        text += f", {count_text(len(plan.refusals), 'node')} refused"
+    if plan.arrays:
+        objects, sizes = _objects(plan.arrays), _sizes(plan.arrays)
+        text += f"; {amounts_text(objects[plan.in_place :], sizes[plan.in_place :])}"
     if plan.free_bytes is not None:
         text += f"; {bytes_text(plan.free_bytes)} free at the destination"
     return text + "."
@@ -260,12 +255,24 @@ def _figures(arrays: Sequence[ArrayPlan]) -> tuple[str, str, str]:
     total = sum(array.source.objects.total for array in arrays)
     partial = chunks != total and not arrays[0].source.opaque
     present = count_text(chunks) + (f" of {count_text(total)}" if partial else "")
-    exact = all(array.bytes_in_known for array in arrays)
-    read = bytes_text(sum(array.bytes_in for array in arrays), estimated=not exact)
-    if all(array.route.name == "stay" for array in arrays):
-        return present, read, "-"
-    exact = all(array.bytes_out_known for array in arrays)
-    return present, read, bytes_text(sum(array.bytes_out for array in arrays), estimated=not exact)
+    return (present, *_sizes(arrays))
+
+
+def _objects(arrays: Sequence[ArrayPlan]) -> tuple[str, str]:
+    """Stored objects before and after, which are fewer if some are omitted as empty."""
+    after = sum(array.chunks if array.route.name == "stay" else array.objects_out for array in arrays)
+    fewer = any(array.move.values.drop_empty for array in arrays if array.route.name != "stay")
+    return count_text(sum(array.chunks for array in arrays)), ("~" if fewer else "") + count_text(after)
+
+
+def _sizes(arrays: Sequence[ArrayPlan]) -> tuple[str, str]:
+    """Stored bytes before and after."""
+    before = sum(array.bytes_in for array in arrays)
+    after = sum(array.bytes_in if array.route.name == "stay" else array.bytes_out for array in arrays)
+    exact, exact_after = (
+        all(getattr(array, name) for array in arrays) for name in ("bytes_in_known", "bytes_out_known")
+    )
+    return bytes_text(before, estimated=not exact), bytes_text(after, estimated=not exact_after)
 
 
 def plan_json(plan: Plan, documents: Mapping[str, JSON]) -> JSONObject:
@@ -297,7 +304,7 @@ def update_blocks(plan: UpdatePlan) -> Iterator[b.Block]:
     if not plan.nodes:
         yield b.Text("Nothing to do: the source has not changed.")
         return
-    amount = f"{count_text(plan.objects, 'chunk')} to read, {bytes_text(plan.bytes)}"
+    amount = f"{count_text(plan.objects, 'object')} to read, {bytes_text(plan.bytes)}"
     yield b.Title(f"{count_text(len(plan.nodes), 'node')} to change: {amount}.", hang=0)
     yield b.Section()
     yield b.Table(columns=_CHANGE_COLUMNS, items=plan.nodes, row=_change_row, most=_CHANGES, what="node")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ..core.format_table import FORMATS
 from ..core.problems import command
 from ..core.units import (
+    amounts_text,
     bytes_text,
     change_text,
     count_text,
@@ -98,8 +99,8 @@ def _facts(status: Status, *, verbose: bool) -> Iterator[tuple[str, str]]:
     """Names and texts of what is known of the job as a whole; some texts are empty."""
     yield "state", _state(status)
     yield "done", amount_text(status)
-    if verbose:
-        yield from _results(status)
+    if verbose or status.state in ("done", "finished"):
+        yield from _results(status, verbose=verbose)
     yield "retries", count_text(status.retries, "request") if status.retries else ""
     yield "compared", status.checked or ""
     yield "verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")
@@ -108,14 +109,31 @@ def _facts(status: Status, *, verbose: bool) -> Iterator[tuple[str, str]]:
     yield "updated", moment_text(status.updated)
 
 
-def _results(status: Status) -> Iterator[tuple[str, str]]:
+def _results(status: Status, *, verbose: bool) -> Iterator[tuple[str, str]]:
     """What the job did as a whole."""
-    totals, routes = status.totals, status.routes.items()
-    sizes, objects = (totals.bytes_before, totals.bytes_after), (totals.objects_before, totals.objects_after)
-    yield "size", " -> ".join(_figure(size, bytes_text) for size in sizes)
-    yield "objects", " -> ".join(_figure(count, count_text) for count in objects)
-    yield "routes", ", ".join(f"{name} {count_text(sums.arrays)}" for name, sums in routes)
+    if status.totals.arrays:
+        yield "result", result_text(status.totals, in_place=status.in_place)
+    if verbose:
+        routes = status.routes.items()
+        yield "routes", ", ".join(f"{name} {count_text(sums.arrays)}" for name, sums in routes)
     yield "time", duration_text(status.seconds)
+    if (update := status.last_update) is not None:
+        moved = moved_text(update.objects_done or 0, update.bytes_done or 0, update.bytes_written or 0)
+        yield "update", f"{count_text(update.arrays, 'array')}, {moved or 'metadata only'}"
+
+
+def result_text(totals: Totals, *, in_place: bool) -> str:
+    """Objects and bytes of a result before and after, as far as they are known; only once `in_place`."""
+    objects = [_figure(count, count_text) for count in (totals.objects_before, totals.objects_after)]
+    sizes = [_figure(size, bytes_text) for size in (totals.bytes_before, totals.bytes_after)]
+    return amounts_text(objects[in_place:], sizes[in_place:])
+
+
+def moved_text(objects: int, read: int, written: int) -> str:
+    """What was moved; "" without objects."""
+    if not objects:
+        return ""
+    return f"{count_text(objects, 'object')}, {bytes_text(read)} read, {bytes_text(written)} written"
 
 
 def _figure(number: int | None, text: Callable[[int], str]) -> str:

@@ -645,7 +645,7 @@ def test_from_the_first_look_to_the_comparison(old, capsys, monkeypatch):
     assert not new.exists()
     assert main(["migrate", str(old), str(new)]) == 0
     out, err = capsys.readouterr()
-    assert "Done: 2 arrays, 2 groups; 18 chunks" in out
+    assert "Done: 2 arrays, 2 groups; 18 -> 18 objects, " in out
     assert not err
     assert np.array_equal(read(new, "a"), VALUES)
     assert np.array_equal(read(new, "b/c"), VALUES[:10] * 3)

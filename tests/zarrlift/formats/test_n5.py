@@ -275,7 +275,7 @@ def test_blocks_outside_the_grid_are_strays(tmp_path):
     )
     (note,) = plan.arrays[0].problems
     assert note.severity == "note"
-    assert "2 objects of no chunk" in note.message
+    assert (note.message, note.found) == ("objects of no chunk are not copied", "2: '0/3', '2'")
     assert plan.arrays[0].chunks == 1
 
 

@@ -67,12 +67,12 @@ def test_a_terminal_that_does_not_know_its_size_gets_a_bar_of_80_columns():
         bar(Planned(bytes=1_000_000, chunks=10))
         bar(Waiting(chunks=4, bytes=400_000))
         shown = b""
-        while b"chunks" not in shown:
+        while b"objects" not in shown:
             shown += os.read(master, 10_000)
         bar.close()
     os.close(master)
     shown = shown.decode()
-    assert re.search(r" 40%\|.*400k/1\.00M .*4/10 chunks", shown)
+    assert re.search(r" 40%\|.*400k/1\.00M .*4/10 objects", shown)
     assert max(map(len, shown.split("\r"))) <= 80
 
 
@@ -104,7 +104,7 @@ def test_the_log_gets_a_line_a_minute(display, caplog):
     shown(Waiting(chunks=1, bytes=1_000_000))
     now[0] += 1
     shown(Waiting(chunks=1, bytes=1_000_000))
-    line = "4.00 MB of 10.0 MB (40 %), 3 of 5 chunks, 33.3 kB/s, about 3 min 0 s left"
+    line = "4.00 MB of 10.0 MB (40 %), 3 of 5 objects, 33.3 kB/s, about 3 min 0 s left"
     assert caplog.messages == [line]
     shown.close()
 
@@ -135,7 +135,7 @@ def test_the_bar_counts_bytes_and_shows_chunks(monkeypatch):
     last = drawn(stream)[-1]
     assert "100%" in last
     assert "2.00M/2.00M" in last
-    assert "1,200/1,200 chunks" in last
+    assert "1,200/1,200 objects" in last
 
 
 def test_the_bar_counts_chunks_where_bytes_are_not_known():
@@ -228,7 +228,7 @@ def test_a_resumed_job_begins_where_it_was_left():
     bar(Waiting())
     last = drawn(stream)[-1]
     assert "25%" in last
-    assert "1/4 chunks" in last
+    assert "1/4 objects" in last
     assert "?B/s" in last, "what an earlier run did says nothing of this one's rate"
     bar.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import sqlite3
@@ -30,6 +31,7 @@ from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ledger.schema import node_rows, plans_of
 from zarrlift.jobs.status import Status
 from zarrlift.planning.plans import ArrayPlan
+from zarrlift.report import outcome as report_outcome
 from zarrlift.transfer.events import Event, TaskDone
 
 
@@ -77,20 +79,72 @@ def test_after_an_update_the_figures_are_those_of_the_whole(codecs, tmp_path, ca
     grown[...] = other[...] = np.arange(1000).reshape(20, 50)
     recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=codecs)) if codecs else None
     zarrlift.migrate(source, destination, recipe=recipe)
+    assert zarrlift.status(destination).last_update is None
     grown.resize((24, 50))
     grown[18:] = 7
     assert zarrlift.update(destination).arrays_done == 2
+    update = zarrlift.status(destination).last_update
+    assert (update.arrays, update.objects_done, update.bytes_done) == (1, 6, 6 * 200)
     grown.attrs["unit"] = "m"
-    assert zarrlift.update(destination).arrays_done == 2
+    outcome = zarrlift.update(destination)
+    assert outcome.arrays_done == 2
     status = zarrlift.status(destination)
+    assert outcome.whole == status.totals
+    assert (status.last_update.arrays, status.last_update.objects_done) == (1, 0)
     assert [(array.objects_before, array.objects_after, array.bytes_before) for array in status.arrays] == [
         (24, 24, 24 * 200),
         (20, 20, 20 * 200),
     ]
-    # What is left of earlier objects is not recorded, if it differs from the source.
-    assert status.arrays[0].bytes_after == (None if codecs else 24 * 200)
-    assert main(["status", str(destination), "--verbose"]) == 0
-    assert "objects   44 -> 44" in capsys.readouterr().out
+    stored = [file.stat().st_size for file in (destination / "grown/c").rglob("*") if file.is_file()]
+    assert (status.arrays[0].objects_after, status.arrays[0].bytes_after) == (len(stored), sum(stored))
+    assert main(["status", str(destination)]) == 0
+    text = capsys.readouterr().out
+    assert "  result    44 -> 44 objects, 8.80 kB -> " in text
+    assert "  update    1 array, metadata only\n" in text
+
+
+@pytest.mark.parametrize("drop_empty", [False, True])
+def test_the_objects_of_a_result_are_those_that_are_there_after_an_update_too(drop_empty, tmp_path):
+    source, destination = tmp_path / "old.zarr", tmp_path / "new.zarr"
+    array = zarr.create_array(source, shape=(40, 6), chunks=(2, 3), dtype="i4", zarr_format=2)
+    array[...] = np.arange(240).reshape(40, 6)
+    array[:20] = 0  # stored, although it is the fill value
+    base = zarrlift.ArrayRecipe(chunks=(4, 3), codecs="zstd:3", drop_empty=drop_empty)
+    outcome = zarrlift.migrate(source, destination, recipe=zarrlift.Recipe(base=base))
+    for _ in range(2):
+        stored = [file.stat().st_size for file in (destination / "c").rglob("*") if file.is_file()]
+        totals = zarrlift.status(destination).totals
+        assert (totals.objects_after, totals.bytes_after) == (len(stored), sum(stored))
+        assert outcome.whole == totals
+        array[18:30, :2] = 9
+        outcome = zarrlift.update(destination)
+
+
+def test_the_figures_of_a_source_that_cannot_be_listed_are_what_was_read(tmp_path):
+    class Unlisted(zarr.storage.LocalStore):
+        supports_listing = False
+
+    array = zarr.create_array(tmp_path / "old.zarr", shape=(40,), chunks=(4,), dtype="i4", zarr_format=2)
+    array[:20] = 7
+    outcome = zarrlift.migrate(Unlisted(tmp_path / "old.zarr", read_only=True), tmp_path / "new.zarr")
+    whole = outcome.whole
+    stored = sum(file.stat().st_size for file in (tmp_path / "old.zarr").glob("[0-9]*"))
+    assert (whole.objects_before, whole.objects_after) == (5, 5)
+    assert (whole.bytes_before, whole.bytes_after) == (stored, stored)
+
+
+def test_what_a_run_says_is_what_the_status_says_with_the_time_of_all_runs(result, capsys):
+    """The first run was killed, the second one goes on."""
+    outcome = zarrlift.resume(result)
+    assert outcome.runs == 2
+    assert outcome.whole == zarrlift.status(result).totals
+    assert outcome.seconds < outcome.seconds_in_all
+    assert outcome.seconds_in_all == pytest.approx(zarrlift.status(result).seconds, abs=1)
+    assert main(["status", str(result)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    said = report_outcome.headline(outcome)
+    (amounts,) = re.findall(r"groups; (.+ objects, .+ -> .+) in [^;]+; this run: ", said)
+    assert f"result {amounts} time" in shown
 
 
 def test_the_json_of_the_command_is_the_status(tmp_path, capsys):

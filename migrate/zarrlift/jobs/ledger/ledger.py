@@ -26,7 +26,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ...errors import JobError
-from ...planning.plans import Plan, Planned
+from ...planning.plans import Plan, Planned, Whole
 from ...transfer.counts import MoveResult
 from .database import (
     Database,
@@ -350,7 +350,7 @@ class Job:
     def totals(self, *, passes: Literal["both", "last"] = "both") -> dict[int, TaskTotals]:
         """Sums over the recorded tasks, by node; of two passes, over both or the last one."""
         rows = self._db.rows(
-            "SELECT node, count(*), sum(chunks), sum(bytes_in), sum(bytes_out), sum(dropped)"
+            "SELECT node, count(*), sum(chunks), sum(bytes_in), sum(bytes_out), sum(dropped), sum(objects)"
             " FROM task WHERE ? OR number >= 0 GROUP BY node",
             (passes == "both",),
         )
@@ -385,6 +385,13 @@ class Job:
             "UPDATE node SET state = 'done', published_ns = ?, problems = NULL WHERE id = ?",
             ((published, node) for node, published in nodes),
         )
+
+    def record_whole(self, node: int, whole: Whole) -> None:
+        """Record the amounts of an array that was updated in part. Durable at the next commit."""
+        ((text,),) = self._db.rows("SELECT plan FROM node WHERE id = ?", (node,))
+        plan = json.loads(text)
+        plan["changes"]["whole"] = list(whole)
+        self._db.write("UPDATE node SET plan = ? WHERE id = ?", (json.dumps(plan), node))
 
     def commit(self) -> None:
         """Make the recorded work durable, after the objects that it is about."""

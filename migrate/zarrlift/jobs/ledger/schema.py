@@ -52,6 +52,7 @@ class TaskTotals(NamedTuple):
     bytes_in: int = 0
     bytes_out: int = 0
     dropped: int = 0
+    objects: int = 0
 
 
 class RecordedTask(NamedTuple):

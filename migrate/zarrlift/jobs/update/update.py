@@ -153,7 +153,7 @@ def update_job(open_job: OpenJob, updating: Updating = Updating()) -> Outcome:  
                 return with_problems(outcome, (*lacking, *now_lacking))
             remade = _remade(plan, steps)
             lacking = tuple(problem for problem in lacking if problem.node not in remade)
-            _intend(job, plan, steps, updating)
+            _intend(job, plan, steps, updating, continued=bool(earlier))
             _keep_base(before, now, plan)
             replace_inventory(job, now)
             removed = _prepare(job, plan, steps, ends, fsync=options.fsync)
@@ -171,8 +171,8 @@ def _remade(plan: Plan, steps: Steps) -> set[str]:
     return {node.path for node in (*steps.removed, *(new for _, new in (*steps.hidden, *changed)))}
 
 
-def _intend(job: Job, plan: Plan, steps: Steps, updating: Updating) -> None:
-    """Record what the update does before it changes anything."""
+def _intend(job: Job, plan: Plan, steps: Steps, updating: Updating, *, continued: bool) -> None:
+    """Record what the update does before it changes anything, or what one that was interrupted does now."""
     rows = {row.path: row for row in job.nodes()}
     job.note_header(**plan.header_to_json())
     job.note(
@@ -180,6 +180,9 @@ def _intend(job: Job, plan: Plan, steps: Steps, updating: Updating) -> None:
         update=json.dumps({**values(updating, Updating), "keeps_root": steps.keeps_root}),
         verified=None,
     )
+    before = json.loads(job.fact("last_update") or "[]") if continued else ()
+    changed = {new.path for _, new in (*steps.swapped, *steps.hidden)}
+    job.note(last_update=json.dumps(sorted(changed.union(before))))
     for earlier, new in steps.swapped:
         row = rows.get(new.path)
         if row is not None and earlier is not None:
