@@ -326,7 +326,7 @@ class Life:
             ended = self.command(site, step, random.Random(turn))
             if self.play.told.wrong or (ended is not None and ended.code == 0 and step[0] == "update"):
                 return
-        if ended is not None and "Undo this job" in ended.out + ended.err:
+        if ended is not None and "undo the job" in ended.out + ended.err:
             return  # a source that changed beneath recorded work (docs/howto/resuming.md)
         self._dead_end(site, "cannot be brought up to date", ended)
 
