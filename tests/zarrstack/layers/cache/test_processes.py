@@ -18,8 +18,8 @@ from zarr.storage import LocalStore
 
 from zarrstack.layers.cache.layer import Cache
 
-BUDGET = 150_000
-"""Bytes; about 50 values of 3 KB, so that there is a good deal of evicting."""
+BUDGET = 80_000
+"""Bytes; about 25 of the 40 values of 3 KB, so that there is a good deal of evicting and refusing."""
 PROCESSES = 6
 """Of eight threads; every other one keeps what a full folder holds."""
 KILLS = int(os.environ.get("ZARRLIFT_CACHE_KILLS", "6"))
@@ -93,7 +93,7 @@ def test_processes_that_are_killed_leave_no_wrong_byte_and_stay_within_budget(tm
             each.wait()
     complaints = tmp_path / "complaints"
     assert not complaints.exists(), complaints.read_text()
-    assert 0.5 * BUDGET < most <= BUDGET
+    assert 0.25 * BUDGET < most <= BUDGET
 
     # What the dead left behind is found, counted and true; with room for all, whatever their versions.
     roomy = 2 * cache_worker.KEYS * cache_worker.MOST
