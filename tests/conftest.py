@@ -2,23 +2,29 @@
 
 A test that needs a reader that does not install at one end is marked with
 `needs_reader("name")`. Where `not_everywhere.toml` lists the name for this end, the test is
-skipped; where it does not, the test runs, and fails if the reader is missing. Any other skip
-makes the whole run fail, so that a test never goes silent unnoticed.
+skipped; where it does not, the test runs, and fails if the reader is missing. The same file lists
+the tests that need what a system may lack. Any other skip makes the whole run fail, so that a test
+never goes silent unnoticed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import inspect
 import os
+import re
 import shutil
 import signal
 import sys
+import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,10 +36,58 @@ LISTED = "not everywhere: "
 chances.register_profiles()
 
 
-def rows() -> list[dict[str, str]]:
-    """The list of readers."""
+def rows(table: str = "reader") -> list[dict[str, Any]]:
+    """The list of readers, or of what systems have (`need`)."""
     with (HERE / "not_everywhere.toml").open("rb") as file:
-        return tomllib.load(file).get("reader", [])
+        return tomllib.load(file).get(table, [])
+
+
+def has(name: str) -> bool:
+    """Whether this system has a module, an attribute of a module, or links that any user may make."""
+    if name == "symlinks":
+        with tempfile.TemporaryDirectory() as folder, suppress(OSError):
+            os.symlink("target", Path(folder, "link"))
+            return True
+        return False
+    module, _, attribute = name.partition(".")
+    with suppress(ImportError):
+        return hasattr(importlib.import_module(module), attribute or "__name__")
+    return False
+
+
+LACKING = [row for row in rows("need") if not has(row["has"])]
+"""What this system does not have, and what in a test shows that it needs it."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out modules that cannot be imported without what they need."""
+    name = collection_path.relative_to(HERE).as_posix() if collection_path.is_relative_to(HERE) else ""
+    return any(name in row.get("modules", ()) for row in LACKING) or None
+
+
+def source_of(function: Any, seen: set[Any]) -> str:
+    """The source of a test or fixture, of the tests' functions that it names, and texts such as scripts."""
+    text = inspect.getsource(function)
+    for name in {*re.findall(r"\w+", text)} & function.__globals__.keys():
+        thing = function.__globals__[name]
+        if isinstance(thing, str):
+            text += thing
+        elif inspect.isfunction(thing) and thing.__module__.startswith("tests") and thing not in seen:
+            seen.add(thing)
+            text += source_of(thing, seen)
+    return text
+
+
+def needs_of(item: pytest.Item) -> list[str]:
+    """What a test needs that this system lacks."""
+    if not LACKING or not isinstance(item, pytest.Function):
+        return []
+    fixtures = item._fixtureinfo.name2fixturedefs
+    functions = [item.function, *(fixtures[name][-1].func for name in fixtures)]
+    seen: set[Any] = set()
+    text = "".join(source_of(each, seen) for each in functions if each.__module__.startswith("tests"))
+    text += item.nodeid
+    return [row["name"] for row in LACKING if re.search(row.get("uses", "(?!)"), text)]
 
 
 def missing_readers() -> dict[str, str]:
@@ -64,6 +118,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what the list says, and nothing else; let some cases of slow tests be quick."""
     missing, brought = missing_readers(), brought_readers()
     for item in items:
+        for need in needs_of(item):
+            item.add_marker(pytest.mark.skip(reason=f"{LISTED}{need}"))
         for mark in [*item.iter_markers("needs_reader")]:
             if mark.args[0] in missing:
                 item.add_marker(pytest.mark.skip(reason=f"{LISTED}{mark.args[0]}; {missing[mark.args[0]]}"))

@@ -1,18 +1,15 @@
-"""macOS and Windows, as far as Linux can show them: whole workflows without what those systems lack.
+"""macOS, as far as Linux can show it: whole workflows without what it lacks.
 
-Nobody has tried the systems themselves. `tests/support/other_system` has the table of what is taken away.
+`tests/support/other_system` has the table of what is taken away.
 """
 
 from __future__ import annotations
 
-import ast
 import os
 import re
-import runpy
 import subprocess
 import sys
-from pathlib import Path, PureWindowsPath
-from urllib.parse import unquote, urlsplit
+from pathlib import Path
 
 import pytest
 from tests.support.fixtures_index import archive
@@ -20,7 +17,6 @@ from tests.support.job_archives import results, values, write_archive
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.core.node_paths import local_path
 from zarrlift.storage.local import storage as local_storage
 from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import UsageError
@@ -33,7 +29,6 @@ ARCHIVES = (
     "n5/java-3.5.1/root",
     "zarr_v3_draft/zarr-2.18/root_array",
 )
-BOTH = pytest.mark.parametrize("system", ["darwin", "win32"])
 RUN = """
 import os, sys, zarrlift
 from pathlib import Path
@@ -48,13 +43,12 @@ os.chdir(folder)
 """
 
 
-def told(system: str, script: str, *arguments: str | Path, code: int = 0, **changed: str) -> str:
-    """What a process prints that seems to run on another system."""
+def told(script: str, *arguments: str | Path, code: int = 0, **changed: str) -> str:
+    """What a process prints that seems to run on macOS."""
     parts = [OTHER_SYSTEM, ROOT, os.environ.get("PYTHONPATH", "")]
     environment = {
         "PYTHONPATH": os.pathsep.join(map(str, parts)),
-        "ZARRLIFT_AS": system,
-        "COMPUTERNAME": "lab",
+        "ZARRLIFT_AS": "darwin",
     }
     ran = subprocess.run(
         [sys.executable, "-c", RUN + script, *map(str, arguments)],
@@ -71,9 +65,8 @@ def told(system: str, script: str, *arguments: str | Path, code: int = 0, **chan
 
 
 @pytest.mark.slow(one_in=6)
-@BOTH
 @pytest.mark.parametrize("options", [(), ("--shards", "auto"), ("--codecs", "zstd:3", "--workers", "2")])
-def test_each_format_becomes_the_same_bytes(options: tuple[str, ...], system: str, tmp_path: Path) -> None:
+def test_each_format_becomes_the_same_bytes(options: tuple[str, ...], tmp_path: Path) -> None:
     script = """
 *options, sources = arguments
 for source in sources.split(os.pathsep):
@@ -85,7 +78,7 @@ for source in sources.split(os.pathsep):
     run("status", place, "--html", "report.html")
 """
     sources = [archive(name).path for name in ARCHIVES]
-    told(system, script, tmp_path, *options, os.pathsep.join(map(str, sources)))
+    told(script, tmp_path, *options, os.pathsep.join(map(str, sources)))
     assert b"\r" not in (tmp_path / "run.jsonl").read_bytes() + (tmp_path / "report.html").read_bytes()
     for source in sources:
         assert main(["migrate", str(source), str(tmp_path / "expected" / source.name), *options]) == 0
@@ -105,32 +98,28 @@ run("migrate", *arguments, "--workers", "1")
 
 
 @pytest.mark.slow(one_in=2)
-@BOTH
-def test_a_killed_job_is_resumed_updated_and_undone(system: str, tmp_path: Path) -> None:
+def test_a_killed_job_is_resumed_updated_and_undone(tmp_path: Path) -> None:
     source, place, expected = (
         write_archive(tmp_path / "a.zarr"),
         tmp_path / "b.zarr",
         tmp_path / "expected.zarr",
     )
-    told(system, KILLED, tmp_path, source, place, code=9)
-    elsewhere = told(
-        system, 'run("resume", *arguments, code=1)', tmp_path, place, ZARRLIFT_CARD="0x020304050608"
-    )
+    told(KILLED, tmp_path, source, place, code=9)
+    elsewhere = told('run("resume", *arguments, code=1)', tmp_path, place, ZARRLIFT_CARD="0x020304050608")
     assert "cannot be checked from this host" in elsewhere
-    told(system, 'run("resume", *arguments)', tmp_path, place)
+    told('run("resume", *arguments)', tmp_path, place)
     zarrlift.migrate(source, expected)
     assert results(place) == results(expected)
     (source / "g/relink/0.0").write_bytes((source / "g/relink/1.1").read_bytes())
     zarrlift.update(expected)
-    told(system, 'run("update", *arguments)', tmp_path, place)
+    told('run("update", *arguments)', tmp_path, place)
     assert results(place) == results(expected)
-    told(system, 'run("undo", "--yes", "--yes", *arguments)', tmp_path, place)
+    told('run("undo", "--yes", "--yes", *arguments)', tmp_path, place)
     assert not place.exists()
 
 
 @pytest.mark.slow
-@BOTH
-def test_in_place_and_over_an_old_result(system: str, tmp_path: Path) -> None:
+def test_in_place_and_over_an_old_result(tmp_path: Path) -> None:
     source, place = write_archive(tmp_path / "a.zarr"), tmp_path / "b.zarr"
     script = """
 source, place = arguments
@@ -141,13 +130,12 @@ run("migrate", "--in-place", source)
 run("verify", source, "--full")
 run("finish", "--yes", "--yes", source)
 """
-    told(system, script, tmp_path, source, place)
+    told(script, tmp_path, source, place)
     assert values(source, 3) == values(place, 3)
 
 
 @pytest.mark.slow
-@BOTH
-def test_a_batch_of_every_format(system: str, tmp_path: Path) -> None:
+def test_a_batch_of_every_format(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     for name in ARCHIVES:
         link = tmp_path / "old" / f"{Path(name).parent.name}.zarr"
@@ -157,30 +145,20 @@ run("batch", "run", "old", "--to", "new/{relative}.zarr", "--workers", "2")
 run("verify", "new.zarrlift.jsonl", "--full")
 run("undo", "--yes", "--yes", "new.zarrlift.jsonl")
 """
-    told(system, script, tmp_path)
+    told(script, tmp_path)
 
 
 @pytest.mark.slow
-def test_every_module_can_be_imported_and_a_cache_on_disk_says_why_it_cannot_be(tmp_path: Path) -> None:
+def test_every_module_can_be_imported_but_those_of_other_systems(tmp_path: Path) -> None:
     script = """
-import importlib, pkgutil, zarr, zarrstack
-from zarrstack.core.errors import UsageError
+import importlib, pkgutil, zarrstack
 
 for package in (zarrstack, zarrlift):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith(("__main__", "system.linux", "system.windows")):
             importlib.import_module(module.name)
-
-from zarrstack.layers.cache.layer import Cache
-store = zarr.storage.MemoryStore()
-Cache(store)
-try:
-    Cache(store, disk="cache")
-except UsageError as error:
-    print(error)
 """
-    assert "file locks that Windows does not have" in told("win32", script, tmp_path)
-    assert "file locks" not in told("darwin", script, tmp_path)
+    told(script, tmp_path)
 
 
 # ----- what is smaller
@@ -201,35 +179,10 @@ store.close() if arguments == ["False"] else os._exit(0)
 """
     (tmp_path / "source").mkdir()
     (tmp_path / "source/a").write_bytes(b"1")
-    assert told("darwin", script, tmp_path, str(is_killed)).strip() == "b'1'"
+    assert told(script, tmp_path, str(is_killed)).strip() == "b'1'"
     assert any((tmp_path / "cache/objects").rglob("*"))
     (tmp_path / "source/a").unlink()
-    assert told("darwin", script, tmp_path, str(is_killed)).strip() == ("None" if is_killed else "b'1'")
-
-
-@BOTH
-def test_a_temporary_file_is_sent_by_its_path_only_where_it_can_be_opened_again(
-    system: str, tmp_path: Path
-) -> None:
-    script = """
-from zarrlift.storage.local.files import path_of, temporary_file
-with temporary_file() as file:
-    file.write(b"12")
-    file.flush()
-    path = path_of(file)
-    print(path and open(path, "rb").read())
-"""
-    assert told(system, script, tmp_path).strip() == {"darwin": "b'12'", "win32": "None"}[system]
-
-
-def test_a_name_that_is_another_one_there_is_refused(tmp_path: Path) -> None:
-    script = """
-from zarrlift.storage.local.partial_files import not_held
-print(dict(not_held(Path(folder), ["a", "a.", "b/a ", "c:d", "plain"])))
-"""
-    refused = ast.literal_eval(told("win32", script, tmp_path))
-    assert refused.keys() == {"a.", "b/a ", "c:d"}
-    assert "another name" in refused["a."]
+    assert told(script, tmp_path, str(is_killed)).strip() == ("None" if is_killed else "b'1'")
 
 
 def test_names_are_found_in_either_form(tmp_path: Path) -> None:
@@ -244,16 +197,8 @@ run("migrate", *arguments)
 run("verify", *arguments, "--full")
 run("undo", "--yes", "--yes", arguments[1])
 """
-    told("darwin", script, tmp_path, tmp_path / "a.zarr", tmp_path / "b.zarr")
+    told(script, tmp_path, tmp_path / "a.zarr", tmp_path / "b.zarr")
     assert not (tmp_path / "b.zarr").exists()
-
-
-@pytest.mark.parametrize("path", ["C:\\data\\old.zarr", "d:\\100 %\\\u00e9 #1.zarr"])
-def test_the_url_of_a_file_names_it_on_windows(path: str) -> None:
-    assert PureWindowsPath(
-        local_path(unquote(urlsplit(PureWindowsPath(path).as_uri()).path), windows=True)
-    ) == (PureWindowsPath(path))
-    assert local_path("/C:/data", windows=False) == "/C:/data"
 
 
 @pytest.mark.parametrize("key", ["a/b/0.0", "../x", "a/../../x", "a\\b", "..\\x", "C:/x", "a/b:stream", "/x"])
@@ -276,32 +221,23 @@ from zarrlift.storage.local.owner_process import OwnerProcess
 here = OwnerProcess.of_this_process()
 print([replace(here, pid=pid).state() for pid in (here.pid, 1 << 22)])
 """
-    assert told("darwin", script, tmp_path).strip() == "['running', 'ended']"
-    assert told("win32", script, tmp_path).strip() == "['running', 'ended']"
-    assert told("win32", script, tmp_path, ZARRLIFT_CARD=str(1 << 40)).strip() == "['unknown', 'unknown']"
+    assert told(script, tmp_path).strip() == "['running', 'ended']"
+    assert told(script, tmp_path, ZARRLIFT_CARD=str(1 << 40)).strip() == "['unknown', 'unknown']"
 
 
 # ----- where the system is called
 
-CALLERS = """
-    cli/session core/node_paths jobs/process_tuning jobs/source_check planning/chunk_checks planning/blocks
-    jobs/ledger/byte_locks storage/versions storage/local/file_copy storage/local/files
-    storage/local/owner_process storage/local/storage storage/local/writer
-    transfer/executors/process_pool
-    layers/cache/folder_control system/file_locks system/fork_safety system/shared_locks
-"""
-"""Modules that do something else on another system, or name what one of them lacks."""
+CALLERS = "core/node_paths system/linux system/other system/this system/windows"
+"""Modules that name a system. mypy, run for each system, finds what one of them lacks in others."""
 
 
-def test_what_systems_lack_is_named_in_few_modules() -> None:
-    lacks = runpy.run_path(str(OTHER_SYSTEM / "sitecustomize.py"))["LACKS"]["win32"]
-    imported = "|".join([*lacks["modules"], "ctypes", "multiprocessing"])
-    used = "|".join(f"{module}.{name}" for module in ("os", "signal") for name in lacks[module])
-    named = re.compile(rf"^ *(from|import) ({imported})\b|(?<!\")\b({used}|sys\.platform)\b", re.MULTILINE)
-    roots = (ROOT / "migrate/zarrlift", ROOT / "transformers/zarrstack")
+def test_systems_are_named_in_few_modules() -> None:
+    named = re.compile(
+        r"\bsys\.platform\b|\bos\.name\b|^ *(?:from|import) (?:fcntl|msvcrt|resource)\b", re.MULTILINE
+    )
     callers = {
         file.relative_to(root).with_suffix("").as_posix()
-        for root in roots
+        for root in (ROOT / "migrate/zarrlift", ROOT / "transformers/zarrstack")
         for file in root.rglob("*.py")
         if named.search(file.read_text(encoding="utf-8"))
     }

@@ -27,9 +27,9 @@ ROOMS = {
         "version", "core", "errors", "system", "base", "layers", "decoded", "arrays", "testing", "",
     ),
     "zarrlift.core": (
-        "units", "problems", "json_document", "frozen_json", "codec_spec",
+        "node_paths", "units", "problems", "json_document", "frozen_json", "codec_spec",
         "codec_facts", "codec_members", "codec_table",
-        "git_pointers", "identity_cache", "json_fields", "node_paths", "shapes",
+        "git_pointers", "identity_cache", "json_fields", "shapes",
         "data_types", "chain", "grid", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
         "format_table",
     ),
@@ -256,8 +256,9 @@ def test_the_cores_know_nothing_else_and_do_no_io() -> None:
 LIGHT_STACK = {
     "zarrstack.base", "zarrstack.base.array_documents", "zarrstack.base.description", "zarrstack.base.lazy",
     "zarrstack.base.plugins", "zarrstack.errors", "zarrstack.system",
-    "zarrstack.system.clock", "zarrstack.system.file_locks", "zarrstack.system.transient_errors",
-    "zarrstack.version",
+    "zarrstack.system.clock", "zarrstack.system.linux",
+    "zarrstack.system.other", "zarrstack.system.this", "zarrstack.system.transient_errors",
+    "zarrstack.system.windows", "zarrstack.version",
 }  # fmt: skip
 """What `zarrlift --help` and a listing of layers may load; the other modules above the core subclass zarr."""
 

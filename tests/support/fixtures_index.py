@@ -294,7 +294,8 @@ def _raw(array: npt.NDArray[Any]) -> bytes:
 
 def _dtype(descr: Any, layout: Mapping[str, Any] | None) -> np.dtype[Any]:
     if isinstance(descr, str):
-        return np.dtype(descr)
+        longer = np.dtype(np.longdouble).itemsize == 8 and descr[1:] in ("f16", "c32")
+        return np.dtype(f"V{descr[2:]}" if longer else descr)  # numpy has no such floats on Windows
     assert layout is not None
     names = [name for name, *_ in descr]
     formats: list[Any] = []

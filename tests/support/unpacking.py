@@ -12,17 +12,19 @@ folder has the same modification time; a write changes it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import os
 import shutil
+import time
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from zarrstack.system.this import system
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -54,13 +56,21 @@ def unpacked(name: str) -> Path:
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _lock_of(whole).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # other processes wait and then find the folder
+            _wait_for(lock.fileno())  # other processes wait and then find the folder
             if not folder.exists():
                 part = folder.with_name(folder.name + ".part")
                 shutil.rmtree(part, ignore_errors=True)  # left by a killed run
                 packing.extract(file, part)
                 part.rename(folder)
     return CACHE / name
+
+
+def _wait_for(fd: int) -> None:
+    while True:
+        try:
+            return system.lock_beside_sqlite(fd)
+        except BlockingIOError:
+            time.sleep(0.05)
 
 
 def _lock_of(name: str) -> Path:

@@ -15,6 +15,8 @@ from itertools import islice
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from zarrstack.system.this import system
+
 from .exit_codes import DONE, INTERRUPTED, PARTLY, USAGE
 from .names import DEBUG
 
@@ -189,11 +191,7 @@ class Session:
             raise KeyboardInterrupt
 
         # A signal ignored from the start remains ignored: shells set this for `command &`.
-        wanted = [
-            number
-            for number in (signal.SIGINT, signal.SIGTERM)
-            if signal.getsignal(number) is not signal.SIG_IGN
-        ]
+        wanted = [number for number in system.stops if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, stop) for number in wanted}
         with ExitStack() as stack:
             try:
@@ -213,16 +211,15 @@ def _announce_stop() -> None:
 @contextmanager
 def _ending_at_a_signal() -> Iterator[None]:
     """End the process at the next signal, although this thread may be busy in a library for long."""
-    if sys.platform == "win32":  # whose handlers write to sockets only
+    if (pipe := system.pipe_for_signals()) is None:
         yield
         return
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
+    reading, writing = pipe
     before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
 
     def wait() -> None:
         while number := os.read(reading, 1):
-            if number[0] in (signal.SIGINT, signal.SIGTERM):
+            if number[0] in system.stops:
                 os._exit(INTERRUPTED)
         os.close(reading)
 

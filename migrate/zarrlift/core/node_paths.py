@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+WINDOWS: Final = sys.platform == "win32"
+"""Whether paths, and the words of shells, are those of Windows."""
 
 
-def local_path(path: str, *, windows: bool = sys.platform == "win32") -> str:
-    """The path in the file system for that of a file's URL: Windows has no `/` before a drive."""
+def local_path(path: str, server: str = "", *, windows: bool = WINDOWS) -> str:
+    """The path in the file system for that of a file's URL: on Windows one with a drive, or on a server."""
+    if server not in ("", "localhost"):
+        return f"//{server}{path}"
     return path[1:] if windows and path[:1] == "/" and path[2:3] == ":" else path
 
 

@@ -14,6 +14,8 @@ from typing import Final, TextIO
 
 from zarrstack.core.errors import short
 
+from .node_paths import WINDOWS
+
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Unicode categories that control a terminal or are invisible: controls, format characters (including those
@@ -128,11 +130,19 @@ def _columns(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
 
+_BARE: Final = re.compile(r"[\w+./\\:-]+")
+"""Words that no shell of Windows changes."""
 _ESCAPES: Final = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'"}
 
 
-def quoted(word: str) -> str:
-    r"""A word as a shell takes it back: invisible characters as in `$'two\nlines'` (POSIX.1-2024, 2.2.4)."""
+def quoted(word: str, *, windows: bool = WINDOWS) -> str:
+    r"""A word as a shell takes it back: invisible characters as in `$'two\nlines'` (POSIX.1-2024, 2.2.4).
+
+    On Windows as both cmd and PowerShell take it: in double quotes.
+    """
+    if windows:
+        inside = re.sub(r'(\\*)("|$)', lambda end: end[1] * 2 + ('\\"' if end[2] else ""), safe(word))
+        return word if _BARE.fullmatch(word) else f'"{inside}"'
     if safe(word) == word:
         return shlex.quote(word)
     return "$'" + "".join(map(_escaped, word)) + "'"

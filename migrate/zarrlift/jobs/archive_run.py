@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSON
+from zarrstack.system.this import system
 
 from ..errors import JobError, SourceChangedError
 from ..formats.describe import read_alike
@@ -140,7 +141,7 @@ def migrate_archive(
                 if decision == "replace" and request.overwrite:
                     resolve_previous_tree(earlier, ends.destination)
         if decision == "replace":
-            path.unlink()
+            system.unlink(str(path))
             remove_inventory(path)
         if decision == "resume":
             from .opened_job import UnclaimedJob, open_claimed

@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from zarrstack.core.errors import Problem, StorageError
+from zarrstack.system.this import State
 
 from ..core.problems import command
 from ..errors import JobError
 from ..storage.base import BESIDE, Storage
 from ..storage.local.own_names import with_suffix
-from ..storage.local.owner_process import OwnerProcess, State
+from ..storage.local.owner_process import OwnerProcess
 from ..storage.local.partial_files import sweep_partial
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url

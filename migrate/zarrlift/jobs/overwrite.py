@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 
 from zarrstack.core.errors import Problem
+from zarrstack.system.this import system
 
 from ..errors import JobError
 from ..storage.base import Storage
@@ -92,7 +92,7 @@ def remove_deleted_tree(job: Job, destination: Storage) -> None:
     with contextlib.suppress(OSError):
         folder = destination.opened.folder()
         if stat.S_ISDIR(folder.mode(name) or 0):
-            shutil.rmtree(folder.prefix + name, ignore_errors=True, dir_fd=folder.descriptor)
+            system.remove_tree(folder.prefix + name, ignore_errors=True, dir_fd=folder.descriptor)
         else:
             folder.unlink(name)
 

@@ -29,6 +29,7 @@ from ..storage.base import Storage
 from ..storage.local.files import existing_directory, may_create_in, storage_error
 from ..storage.local.partial_files import may_link_in, not_held
 from ..storage.local.storage import LocalStorage
+from ..storage.open_storage import is_url
 from .ledger.last_run import last_run
 from .ledger.ledger import Job
 from .overwrite import not_yet_aside
@@ -317,7 +318,8 @@ def refuse_several(
         return
     to = "--in-place"
     if destination is not None:
-        to = f"--to {quoted(destination.rstrip('/') + '/{relative}.zarr')}"
+        slash = "/" if is_url(destination) else os.sep
+        to = f"--to {quoted(destination.rstrip(slash) + slash + '{relative}.zarr')}"
     raise UsageError(
         "a folder of several archives is not one archive",
         key=source.url,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import cached_property
@@ -18,6 +17,7 @@ from typing import Final, TypeAlias
 
 from zarrstack.core.errors import Problem, Severity, StorageError, ZarrstackError
 from zarrstack.core.paths import join, parents
+from zarrstack.system.this import system
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.inventory_file import InventoryFile
@@ -251,7 +251,7 @@ class FileTimes:
         """Whether the directories above a node are unchanged, by its parent."""
         self._device: int | None = None
         self._root: tuple[int, int] | None = None
-        if sys.platform == "linux" and _file_system(storage.real) in _OWN_CLOCK:
+        if _file_system(storage.real) in _OWN_CLOCK:  # which Linux alone tells
             with suppress(OSError):  # a missing source is reported when it is read
                 facts = os.stat(storage.root)
                 self._root = facts.st_dev, facts.st_ino
@@ -346,8 +346,8 @@ def remove_inventory(job: Path) -> None:
     """Delete the stored listings of a job; a failure is only logged."""
     path = inventory_path(job)
     try:
-        path.unlink(missing_ok=True)
-        _later(job).unlink(missing_ok=True)
+        for each in filter(os.path.lexists, (path, _later(job))):
+            system.unlink(str(each))
     except OSError as error:
         log.warning("%s: cannot delete the stored listing of the source: %s", job, error)
 
@@ -378,7 +378,7 @@ def replace_inventory(job: Job, inventories: Inventories) -> None:
     """Let the listings of an update take the place of earlier ones; a failure is only logged."""
     if exists(_later(job.path)) and inventories.complete():
         try:
-            os.replace(_later(job.path), inventory_path(job.path))
+            system.replace(str(_later(job.path)), str(inventory_path(job.path)))
         except OSError as error:
             log.warning("%s: cannot store the listing of the source: %s", job.path, error)
     keep_inventory(job, inventories)

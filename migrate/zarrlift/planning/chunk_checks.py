@@ -12,8 +12,6 @@ one shows it. In a store, where it is a request, only the first arrays are check
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
@@ -30,6 +28,7 @@ from zarrstack.core.errors import (
     UnsupportedError,
     ZarrstackError,
 )
+from zarrstack.system.this import system
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.chunk_reader import MissingObject, object_bound
@@ -189,10 +188,7 @@ def memory_problem(source: Layout, inventory: Inventory) -> Problem | None:
 
 def machine_memory() -> int:
     """Memory available to a process in bytes: the machine's, or its control group's if less."""
-    limits = [_TAKEN_FOR]
-    if sys.platform != "win32":
-        with contextlib.suppress(ValueError, OSError):  # not provided by some Unix systems
-            limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    limits = [system.memory() or _TAKEN_FOR]
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             with open(name, encoding="ascii") as file:

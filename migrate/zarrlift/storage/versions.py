@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Indexes: TypeAlias = npt.NDArray[np.int64]
-
-FILES_TELL: Final = sys.platform != "win32"
-"""Whether a directory entry has the same properties as its file; Windows updates entries later."""
 
 _UNEVEN: Final = 50_000_000
 """Maximum number of nanoseconds between reading two clocks."""

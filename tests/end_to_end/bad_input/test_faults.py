@@ -11,7 +11,6 @@ import builtins
 import errno
 import json
 import os
-import resource
 import shutil
 import signal
 import sqlite3
@@ -189,6 +188,8 @@ def limited(size: int) -> Callable[[], None]:
     """In a child: no file may grow beyond `size` bytes, and that is an error instead of a signal."""
 
     def limit() -> None:
+        import resource
+
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import re
-import resource
 import signal
 import struct
 import subprocess
@@ -79,6 +78,8 @@ def test_no_package_is_needed_to_read_the_command_line(tmp_path):
 
 def test_help_and_version_take_half_the_time_of_importing_numpy(tmp_path):
     """Processor time of compiled modules, the least of some runs."""
+    import resource
+
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
 

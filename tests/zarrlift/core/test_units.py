@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from zarrlift.core.units import (
     count_text,
     duration_text,
     node_names,
+    quoted,
     rate_text,
     safe,
     shape_text,
@@ -116,3 +119,18 @@ def test_wide_letters_take_two_columns_and_accents_none():
 )
 def test_consecutive_numbers_are_a_range_and_the_rest_is_counted(paths, most, text):
     assert node_names(paths, most) == text
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        (r"C:\data\a.zarr", r"C:\data\a.zarr"),
+        (r"C:\my data\a.zarr", r'"C:\my data\a.zarr"'),
+        ("C:\\my data\\", '"C:\\my data\\\\"'),
+        ("it's", '"it\'s"'),
+        ('a"b', r'"a\"b"'),
+    ],
+)
+def test_words_are_quoted_as_cmd_and_powershell_take_them(word: str, text: str) -> None:
+    assert quoted(word, windows=True) == text
+    assert subprocess.list2cmdline([word]).strip('"') == text.strip('"')

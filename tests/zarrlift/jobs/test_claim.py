@@ -27,12 +27,12 @@ import zarrlift
 from zarrlift.errors import JobError
 from zarrlift.jobs import claim as claiming
 from zarrlift.jobs.claim import Attempt, Claim, ClaimHolder, claimed
-from zarrlift.jobs.ledger import byte_locks, database
+from zarrlift.jobs.ledger import database
 from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
 from zarrlift.storage.base import CLAIM
-from zarrlift.storage.local import owner_process, partial_files
+from zarrlift.storage.local import partial_files
 from zarrlift.storage.local.open_directories import OpenDirectory
 from zarrlift.storage.local.owner_process import OwnerProcess
 from zarrlift.storage.local.partial_files import partial_name, sweep_partial
@@ -41,6 +41,7 @@ from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.transformer_stack import without_layers
 from zarrstack import Retry, stack
 from zarrstack.core.errors import StorageError, UsageError
+from zarrstack.system.this import system
 
 HERE = OwnerProcess.of_this_process()
 ELSEWHERE = replace(HERE, host="node7", machine="another", pid=4711)
@@ -543,7 +544,7 @@ def test_a_process_of_another_boot_may_run_on_another_host_of_the_same_name(owne
 def test_a_process_that_is_dead_and_not_waited_for_has_ended() -> None:
     """In a container whose first process waits for no other, such a process stays for ever."""
     child = subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE)
-    started = (owner_process._facts(child.pid) or ("", ""))[1]
+    started = system.started(child.pid)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert replace(HERE, pid=child.pid, started=started).state() == "ended"
     child.communicate()
@@ -582,7 +583,7 @@ def test_the_next_start_sweeps_what_dead_processes_of_this_host_left(
     dead = [*names(owner_ended, job, monkeypatch), *old]
     others = [
         *names(owner_ended, job, monkeypatch, boot="4567"),
-        *names(os.getppid(), job, monkeypatch, started=(owner_process._facts(os.getppid()) or ("", ""))[1]),
+        *names(os.getppid(), job, monkeypatch, started=system.started(os.getppid())),
         *names(owner_ended, job, monkeypatch, host="another"),
         *names(owner_ended, tmp_path / "out2.zarr.zarrlift.db", monkeypatch),
         *names(owner_ended, tmp_path / "out.zarr", monkeypatch),
@@ -639,10 +640,8 @@ def test_a_file_system_without_the_locks_of_a_job_is_refused(
     before = {*tmp_path.iterdir()}
     if message == "cannot create the job file":
         monkeypatch.setattr(database.sqlite3, "connect", lambda *_, **__: Busy(":memory:"))
-    elif not byte_locks.HERE:
-        return
     else:
-        monkeypatch.setattr(byte_locks, "lock_byte", without_locks)
+        monkeypatch.setattr(system, "lock_beside_sqlite", without_locks)
     with pytest.raises(JobError, match=message) as refused:
         zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr")
     assert found in str(refused.value)
@@ -657,13 +656,11 @@ def test_a_locked_file_is_locked_once_and_leaves_sqlite_its_bytes(tmp_path: Path
     path = tmp_path / "job.db"
     path.touch()
     with path.open("r+b") as holder, path.open("r+b") as other:
-        assert not byte_locks.is_byte_locked(other.fileno())
-        byte_locks.lock_byte(holder.fileno())
-        if not byte_locks.HERE:
-            return
-        assert byte_locks.is_byte_locked(other.fileno())
+        assert not system.is_locked_beside_sqlite(other.fileno())
+        system.lock_beside_sqlite(holder.fileno())
+        assert system.is_locked_beside_sqlite(other.fileno())
         with pytest.raises(BlockingIOError):
-            byte_locks.lock_byte(other.fileno())
+            system.lock_beside_sqlite(other.fileno())
         if sys.platform == "linux":
             import fcntl
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-import pty
 import re
 import sys
 import threading
@@ -61,6 +60,8 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines():
 
 
 def test_a_terminal_that_does_not_know_its_size_gets_a_bar_of_80_columns():
+    import pty
+
     master, slave = pty.openpty()  # of 0 columns
     with open(slave, "w") as terminal:
         bar = ProgressBar(terminal)

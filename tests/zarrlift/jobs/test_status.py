@@ -25,7 +25,6 @@ from tests.support.v2_trees import GROUP, array, tree
 
 import zarrlift
 from zarrlift.cli import main
-from zarrlift.jobs.ledger import byte_locks
 from zarrlift.jobs.ledger.last_run import last_run, level_before
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ledger.schema import node_rows, plans_of
@@ -33,6 +32,7 @@ from zarrlift.jobs.status import Status
 from zarrlift.planning.plans import ArrayPlan
 from zarrlift.report import outcome as report_outcome
 from zarrlift.transfer.events import Event, TaskDone
+from zarrstack.system.this import system
 
 
 def test_the_status_tells_each_array_and_needs_neither_source_nor_result(tmp_path):
@@ -329,10 +329,9 @@ def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
     file = rewritten(result, run=replace(run, owner=replace(run.owner, host="elsewhere")).to_text())
     status = zarrlift.status(result)
     assert (status.activity, status.host) == ("unknown", "elsewhere")
-    if byte_locks.HERE:
-        with file.open("r+b") as held:
-            byte_locks.lock_byte(held.fileno())
-            assert zarrlift.status(result).activity == "running"
+    with file.open("r+b") as held:
+        system.lock_beside_sqlite(held.fileno())
+        assert zarrlift.status(result).activity == "running"
 
 
 @pytest.mark.parametrize("run", [None, "{}", '{"owner": {}}', "no JSON"])
@@ -340,6 +339,5 @@ def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
 def test_a_job_whose_runs_are_not_known_is_stopped_unless_it_is_locked(run: str | None, result: Path) -> None:
     file = rewritten(result, run=run)
     assert zarrlift.status(result).activity == "stopped"
-    if byte_locks.HERE:
-        with Job.open(file):
-            assert zarrlift.status(result).activity == "running"
+    with Job.open(file):
+        assert zarrlift.status(result).activity == "running"

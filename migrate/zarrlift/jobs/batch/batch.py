@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Unpack
 
 from zarrstack.core.errors import UsageError
+from zarrstack.system.this import system
 
 from ...core.problems import any_refusal, command
 from ...errors import Interrupted, JobError
@@ -33,7 +34,6 @@ from ...storage.local.own_names import sibling, with_suffix
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
 from ..executors import RunOptions
-from ..ledger import byte_locks
 from ..ledger.job_places import LIST_SUFFIX, is_list
 from ..progress import ProgressChoice
 from ..progress_display import observed
@@ -216,14 +216,14 @@ def _running(path: Path) -> Iterator[None]:
     with ExitStack() as stack:
         with suppress(OSError):
             file = stack.enter_context(open(path, "rb"))
-            byte_locks.lock_byte(file.fileno(), shared=True)
+            system.lock_beside_sqlite(file.fileno(), shared=True)
         yield
 
 
 def _is_running(path: Path) -> bool:
     """Whether a process of this machine runs a list."""
     with suppress(OSError), open(path, "rb") as file:
-        return byte_locks.HERE and byte_locks.is_byte_locked(file.fileno())
+        return system.is_locked_beside_sqlite(file.fileno())
     return False
 
 

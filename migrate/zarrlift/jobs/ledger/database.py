@@ -23,6 +23,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from zarrstack.core.json_text import excerpt
+from zarrstack.system.this import system
 
 from ...errors import JobError
 from ...storage.local.files import file_limit_text, kind_of
@@ -215,10 +216,6 @@ def require_file(path: Path) -> None:
 
 def lock_file(path: Path) -> int | None:
     """Lock the file against other runners until this process ends; the kernel releases the lock."""
-    from . import byte_locks
-
-    if not byte_locks.HERE:  # SQLite's own locks still protect the ledger
-        return None
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:
@@ -227,7 +224,7 @@ def lock_file(path: Path) -> int | None:
             "cannot open the job file", key=str(path), found=error.strerror, advice=advice
         ) from error
     try:
-        byte_locks.lock_byte(descriptor)
+        system.lock_beside_sqlite(descriptor)
     except OSError as error:
         os.close(descriptor)
         if isinstance(error, BlockingIOError):
@@ -259,16 +256,14 @@ def _separated(path: Path, descriptor: int) -> int:
 
     `cp -al` makes such links of whole folders.
     """
-    from . import byte_locks
-
     partial = partial_name(str(path))
     with open(descriptor, "rb", closefd=False) as old, open(partial, "wb") as new:
         shutil.copyfileobj(old, new)
         os.fsync(new.fileno())
     shutil.copymode(path, partial)
     copy = os.open(partial, os.O_RDWR)
-    byte_locks.lock_byte(copy)
-    os.replace(partial, path)
+    system.lock_beside_sqlite(copy)
+    system.replace(partial, str(path))
     os.close(descriptor)
     return copy
 

@@ -16,25 +16,24 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.similar_names import did_you_mean
 
-from ...core.node_paths import local_path as path_in_url
 from ...core.problems import command
 from ...errors import JobError
 from ...recipe.options import JobPlace, PathText
 from ...storage.local.files import exists, is_file
 from ...storage.local.own_names import sibling, with_suffix
-from ...storage.open_storage import is_url
+from ...storage.open_storage import is_url, path_of_url
 from ...storage.redact import redact
 from .database import SQLITE
 
 SUFFIX: Final = ".zarrlift.db"
 """Of the file of a job beside its result."""
-_FILE_URL: Final = re.compile(r"(?P<scheme>file|local)://(?P<path>/[^:]*)")
+_FILE_URL: Final = re.compile(r"(?P<scheme>file|local)://(?P<path>/(?:[A-Za-z]:)?[^:]*)")
 _CHAINED: Final = re.compile(r"zip::(?P<place>.+)", re.DOTALL)
 _ICECHUNK: Final = re.compile(r"icechunk://(?P<path>/.*)", re.DOTALL)
 
@@ -55,7 +54,7 @@ def local_path(place: str) -> str | None:
     if (repository := _ICECHUNK.fullmatch(place)) is not None:
         return repository["path"]
     if _FILE_URL.fullmatch(place):
-        return unquote(urlsplit(place).path)
+        return str(path_of_url(place))
     return place if os.path.isabs(place) and not is_url(place) else None
 
 
@@ -66,7 +65,9 @@ def with_local_path(place: str, path: str) -> str:
     if _ICECHUNK.fullmatch(place):
         return f"icechunk://{path}"
     if (url := _FILE_URL.fullmatch(place)) is not None:
-        return f"{url['scheme']}://{quote(path)}"
+        path = path.replace(os.sep, "/")
+        path = quote(path) if url["scheme"] == "file" else path
+        return f"{url['scheme']}://{path if path.startswith('/') else f'/{path}'}"
     return path
 
 
@@ -332,7 +333,7 @@ def _is_database(path: Path) -> bool:
 def _local(text: str) -> Path | None:
     """The local path of a target; None for a URL of another scheme."""
     if text.startswith(("file://", "local://")) and "::" not in text:
-        return Path(path_in_url(unquote(urlsplit(text).path)))
+        return path_of_url(text)
     if text.startswith("icechunk://"):
         from ...storage.icechunk.place import IcechunkPlace
 

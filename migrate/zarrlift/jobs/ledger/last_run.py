@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, Self, TypeAlias
 
+from zarrstack.system.this import system
+
 from ...errors import JobError
 from ...recipe.options import VerifyLevel
 from ...storage.local.owner_process import OwnerProcess
@@ -157,13 +159,11 @@ def is_locked(path: os.PathLike[str]) -> bool:
 
     Some file systems share locks across hosts.
     """
-    from . import byte_locks
-
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return False
     try:
-        return byte_locks.is_byte_locked(descriptor)
+        return system.is_locked_beside_sqlite(descriptor)
     finally:
         os.close(descriptor)

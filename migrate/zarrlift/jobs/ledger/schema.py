@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
+from zarrstack.system.this import system
 
 from ...archive.chunk_inventory import UNLISTED
 from ...archive.nodes import layout_from_json, layout_to_json
@@ -333,7 +334,7 @@ def create_database(file: Path, facts: Mapping[str, str], nodes: Sequence[Planne
             db.executemany("INSERT INTO meta VALUES (?, ?)", notes)
             insert_nodes(db, nodes)
             db.execute("COMMIT")
-        os.replace(partial, path)
+        system.replace(str(partial), str(path))
     except (OSError, sqlite3.Error) as error:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ import numpy as np
 
 from zarrstack.core.errors import StorageError, ZarrstackError
 from zarrstack.core.paths import join
+from zarrstack.system.this import system
 
 from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
@@ -29,7 +30,6 @@ from ...planning.inventories import Inventories, SourceInventory
 from ...planning.plans import ArrayPlan, Plan
 from ...storage.base import Storage
 from ...storage.giving_up import Threads
-from ...storage.local.owner_process import boot_id
 from ...transfer.tasks import changed_units, inner_chunks_reached
 from ..ledger.last_run import last_run
 from ..ledger.ledger import Job
@@ -247,7 +247,7 @@ def may_be_lost(job: Job) -> bool:
     Or whether this was so for an earlier run, which could not compare all of the work.
     """
     last = last_run(job)
-    here = boot_id()
+    here = system.boot()
     return job.fact(_UNCOMPARED) is not None or last is None or not here or last.owner.boot != here
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import StorageError, short
+from zarrstack.system.this import system
 
 from ...core.units import count_text, moment_text, node_names, node_text, safe
 from ...jobs.ledger.ledger import Job
@@ -287,7 +288,7 @@ def write_page(path: str | os.PathLike[str], page: str) -> None:
     partial = Path(f"{os.fspath(path)}.partial")
     try:
         partial.write_bytes(page.encode())
-        os.replace(partial, path)
+        system.replace(str(partial), os.fspath(path))
     except OSError as error:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)

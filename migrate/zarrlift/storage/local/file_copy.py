@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import ChunkError
+from zarrstack.system.this import system
 
 from ...core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, HeadAndTail, memory
 from ..giving_up import check
@@ -16,10 +16,6 @@ from .files import READING, read_at
 
 if TYPE_CHECKING:
     from ..writer import PayloadCheck
-
-_FICLONE: Final = 0x40049409
-"""The ioctl that lets a file share another's blocks (linux/fs.h)."""
-
 
 _NEXT: Final = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EBADF}
@@ -81,17 +77,12 @@ def ends_of_file(descriptor: int, size: int) -> HeadAndTail:
 
 def reflink(reading: int, writing: int) -> bool:
     """Let a file share another's blocks; False if the file system does not support this. OSError."""
-    if sys.platform == "win32":
-        return False
-    import fcntl
-
     try:
-        fcntl.ioctl(writing, _FICLONE, reading)
+        return system.share_blocks(reading, writing)
     except OSError as error:
         if error.errno in _NEXT:
             return False
         raise
-    return True
 
 
 def copy_range(reading: int, writing: int, size: int) -> bool:

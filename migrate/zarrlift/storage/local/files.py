@@ -8,11 +8,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, Literal
 
 from zarrstack.core.errors import ChunkError, Problem, StorageError, ZarrstackError
+from zarrstack.system.this import system
 
 from ..versions import Version, require_version
 
@@ -144,21 +144,12 @@ def read_file(path: str | os.PathLike[str], bound: ReadLimit, version: Version |
 
 def read_at(descriptor: int, length: int, start: int) -> bytes:
     """Bytes of an open file from `start` on, fewer only at its end, without a change of its position."""
-    data = _read_at(descriptor, length, start)  # at most 2 GiB on Linux
-    while 0 < len(data) < length and (more := _read_at(descriptor, length - len(data), start + len(data))):
+    data = system.read_at(descriptor, length, start)  # at most 2 GiB on Linux
+    while 0 < len(data) < length and (
+        more := system.read_at(descriptor, length - len(data), start + len(data))
+    ):
         data += more
     return data
-
-
-def _read_at(descriptor: int, length: int, start: int) -> bytes:
-    if sys.platform != "win32":
-        return os.pread(descriptor, length, start)
-    before = os.lseek(descriptor, 0, os.SEEK_CUR)
-    try:
-        os.lseek(descriptor, start, os.SEEK_SET)
-        return os.read(descriptor, length)
-    finally:
-        os.lseek(descriptor, before, os.SEEK_SET)
 
 
 def temporary_file() -> IO[bytes]:
@@ -172,12 +163,10 @@ def temporary_file() -> IO[bytes]:
 
 def path_of(file: IO[bytes]) -> str | None:
     """A path that opens an open file again from its start; None for a file in memory, or on Windows."""
-    if sys.platform == "win32":  # which deletes a temporary file when it is closed, and opens it once
-        return None
     name = getattr(file, "name", None)
     if isinstance(name, int):
         return f"{_OPEN_FILES}/{name}"
-    return name if isinstance(name, str) else None
+    return name if isinstance(name, str) and system.reopens else None
 
 
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP})
@@ -234,6 +223,8 @@ def storage_error(what: str, key: str, error: OSError) -> StorageError:
         errno.EFBIG: "Raise the limit and resume, or write smaller objects.",
         errno.EMFILE: "Raise the limit of open files (ulimit -n) or use fewer workers (-j), then resume.",
     }.get(error.errno or 0)
+    if error.errno == errno.EACCES and getattr(error, "winerror", None):
+        advice = "Close the program that has the file open, or check the permissions, then resume."
     found = error.strerror or str(error)
     if error.errno == errno.EFBIG:
         found += file_limit_text()
@@ -247,11 +238,5 @@ def may_create_in(directory: str | os.PathLike[str]) -> bool:
 
 def file_limit_text() -> str:
     """`; files may have at most 1024 bytes here (ulimit -f)`, or "" if this process has no such limit."""
-    if sys.platform == "win32":
-        return ""
-    import resource
-
-    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if limit == resource.RLIM_INFINITY:
-        return ""
-    return f"; files may have at most {limit} bytes here (ulimit -f)"
+    limit = system.limit("RLIMIT_FSIZE")
+    return "" if limit is None else f"; files may have at most {limit} bytes here (ulimit -f)"

@@ -6,11 +6,12 @@ A rename of every file takes a fifth of the time of copying 3 KB (docs/design/de
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING
+
+from zarrstack.system.this import system
 
 from ...core.codecs.base import Buffer
 from .file_copy import write_all
@@ -107,4 +108,4 @@ class _NewDirectories:
 
     def _remove(self) -> None:
         scratch = self._writer.scratch()
-        shutil.rmtree(scratch.prefix + self._name, ignore_errors=True, dir_fd=scratch.descriptor)
+        system.remove_tree(scratch.prefix + self._name, ignore_errors=True, dir_fd=scratch.descriptor)

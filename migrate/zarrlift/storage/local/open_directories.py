@@ -15,6 +15,8 @@ import stat
 import threading
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from zarrstack.system.this import system
+
 from ..writer import DestinationError
 from .files import CREATING
 
@@ -99,11 +101,13 @@ class OpenDirectory:
 
     def unlink(self, name: str) -> None:
         """Remove a file or a link; OSError."""
-        os.unlink(self.prefix + name, dir_fd=self.descriptor)
+        system.unlink(self.prefix + name, dir_fd=self.descriptor)
 
     def rename(self, name: str, to: OpenDirectory, new: str) -> None:
         """Rename an entry to `new` in another directory, where it replaces a file; OSError."""
-        os.replace(self.prefix + name, to.prefix + new, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
+        system.replace(
+            self.prefix + name, to.prefix + new, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor
+        )
 
     def fsync(self) -> None:
         """Make the names in this directory durable; on Windows they are. OSError."""

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from zarrstack.system.this import system
+
 from .open_directories import OpenDirectory
 from .own_names import with_suffix
 from .owner_process import OwnerProcess, state_of
@@ -64,11 +66,9 @@ def sweep_partial(path: str) -> None:
 
 def _remove(path: str) -> None:
     if os.path.isdir(path):
-        import shutil
-
-        shutil.rmtree(path)
+        system.remove_tree(path)
     else:
-        os.unlink(path)
+        system.unlink(path)
 
 
 def replace_file(path: str, data: bytes) -> None:
@@ -78,7 +78,7 @@ def replace_file(path: str, data: bytes) -> None:
     try:
         with open(partial, "wb") as file:
             file.write(data)
-        os.replace(partial, path)
+        system.replace(partial, path)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(partial)

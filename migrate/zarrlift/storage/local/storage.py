@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
+from zarrstack.system.this import system
 
 from ..base import CLAIM, DirectoryEntry, ObjectPart, Storage
-from ..versions import FILES_TELL, Version, require_version, version_of
+from ..versions import Version, require_version, version_of
 from .file_copy import write_all
 from .files import (
     ReadLimit,
@@ -45,14 +44,14 @@ class LocalStorage(Storage):
     """A directory. Keys cannot leave it: `..` and absolute keys are refused."""
 
     exclusive = True
-    tells_versions = FILES_TELL
+    tells_versions = system.entries_tell
 
     def __init__(self, root: str | os.PathLike[str], *, resolved: bool = False) -> None:
         """`resolved`: there are no links in the path, and none is followed that is put there."""
         self.root = Path(os.path.abspath(root))
         self.url = str(self.root)
-        self._prefix = str(self.root).rstrip(os.sep) + os.sep
-        self.opened = OpenDirectories(str(self.root), resolved=resolved)
+        self._prefix = system.long_path(str(self.root)).rstrip(os.sep) + os.sep
+        self.opened = OpenDirectories(system.long_path(str(self.root)), resolved=resolved)
         """What is written and deleted goes through these."""
 
     @property
@@ -105,7 +104,7 @@ class LocalStorage(Storage):
                 size = facts.st_size
                 data = read_at(descriptor, min(length, size), max(size - length, 0) if start < 0 else start)
                 require_version(descriptor, version)
-                return ObjectPart(data, size, version_of(facts) if FILES_TELL else None)
+                return ObjectPart(data, size, version_of(facts) if self.tells_versions else None)
             finally:
                 os.close(descriptor)
         except StorageError as error:
@@ -191,7 +190,7 @@ class LocalStorage(Storage):
         try:
             at = self.opened.at(directory, fresh=True)
             if at.mode(name) is not None:
-                shutil.rmtree(at.prefix + name, dir_fd=at.descriptor)
+                system.remove_tree(at.prefix + name, dir_fd=at.descriptor)
         except OSError as error:
             if error.errno not in _ABSENT:
                 raise storage_error("cannot delete", key, error) from error
@@ -288,7 +287,7 @@ class LocalStorage(Storage):
         """
         from zarr.storage import LocalStore, MemoryStore
 
-        return LocalStore(self.root) if is_dir(self.root) else MemoryStore()
+        return LocalStore(self.path("")) if is_dir(self.root) else MemoryStore()
 
 
 def _as_path(key: str) -> str:
@@ -301,16 +300,4 @@ def _as_path(key: str) -> str:
 
 def sync(storage: Storage) -> bool:
     """Flush the file system of a directory to disk; False if it is none, or the system cannot do this."""
-    if sys.platform == "win32" or not isinstance(storage, LocalStorage):
-        return False
-    import ctypes  # loaded by numpy already
-
-    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:
-        os.sync()
-        return sys.platform == "linux"  # elsewhere the call does not wait for completion
-    descriptor = os.open(storage.root, os.O_RDONLY)
-    try:
-        return bool(syncfs(descriptor) == 0)
-    finally:
-        os.close(descriptor)
+    return isinstance(storage, LocalStorage) and system.sync(str(storage.root))

@@ -16,12 +16,13 @@ import os
 import pickle
 import queue
 import signal
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, BinaryIO, Final, Literal, TypeAlias
+
+from zarrstack.system.this import system
 
 from ...errors import WorkerError
 
@@ -180,8 +181,7 @@ class _Copy:
         self._number = number
 
     def terminate(self) -> None:
-        if sys.platform != "win32":
-            os.kill(self._number, signal.SIGKILL)
+        system.kill(self._number)
 
     def join(self) -> None:
         with suppress(ChildProcessError):
@@ -220,8 +220,6 @@ class _Pipe:
 def _fork(
     function: Function | None, initializer: Callable[[], None] | None, siblings: Sequence[_Pipe]
 ) -> tuple[_Copy, _Pipe]:
-    if sys.platform == "win32":  # see `process_tuning.may_fork`
-        raise NotImplementedError
     call_in, call_out = os.pipe()
     try:
         answer_in, answer_out = os.pipe()
@@ -230,9 +228,9 @@ def _fork(
         raise
     # Ctrl-C is blocked: fork hooks of other modules run as well, and an interrupt raised in them would be
     # printed and lost, and in the copy it would run the parent's cleanup.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    unblock = system.block(signal.SIGINT, signal.SIGTERM)
     try:
-        number = os.fork()
+        number = system.fork()
         if number == 0:
             # Only this thread continues here. Buffers and files of the parent are not touched, but this copy
             # must not hold the pipe of another copy open.
@@ -241,7 +239,7 @@ def _fork(
                 # Ctrl-C reaches the whole process group, and the parent decides when the work stops.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                unblock()
                 _serve(_Pipe(call_in, answer_out), function, initializer)
             finally:
                 os._exit(1)
@@ -249,7 +247,7 @@ def _fork(
         _close(call_in, call_out, answer_in, answer_out)
         raise
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        unblock()
     _close(call_in, answer_out)
     return _Copy(number), _Pipe(answer_in, call_out)
 
@@ -260,18 +258,16 @@ def _close(*descriptors: int) -> None:
 
 
 def _spawn() -> tuple[Any, Any]:
-    from multiprocessing import get_context, resource_tracker
+    from multiprocessing import get_context
 
     context = get_context("spawn")
     with _starting:
         try:
-            if sys.platform != "win32":  # inherited: Ctrl-C is for the coordinator, which ends the others
-                resource_tracker.ensure_running()  # which would unblock it
-                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             pipe, theirs = context.Pipe()
-            with theirs:
+            with theirs, system.workers_without_interrupts():
                 process = context.Process(target=_serve, args=(theirs,), name="zarrlift-worker")
                 process.start()
+            system.end_with_this_process(process.pid or 0)
         except OSError as error:
             raise WorkerError(
                 "a worker process cannot be started", found=error.strerror or str(error), advice=FEWER
@@ -285,13 +281,9 @@ def _died() -> BrokenExecutor:
 
 def refuse_few_files(workers: int) -> None:
     """Raise WorkerError if the system lets this process, or its copies, open too few files."""
-    if sys.platform == "win32":
-        return
-    import resource
-
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = system.limit("RLIMIT_NOFILE")
     needed = _FILES + _FILES_OF_WORKER * workers
-    if limit not in (resource.RLIM_INFINITY, -1) and limit < needed:
+    if limit is not None and limit < needed:
         raise WorkerError(
             f"{workers} worker processes need more open files than the system allows",
             found=f"{limit} (ulimit -n)",

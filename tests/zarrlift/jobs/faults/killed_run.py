@@ -1,4 +1,4 @@
-"""Run `zarrlift ARGS...` and kill it with SIGKILL right before its K-th change to DIRECTORY.
+"""Run `zarrlift ARGS...` and kill it right before its K-th change to DIRECTORY.
 
     python killed_run.py K DIRECTORY ARGS...
 
@@ -14,9 +14,10 @@ With K = 0 it is the number of forks that is printed.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
+
+from zarrstack.system.this import system
 
 _WATCHED = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link"}
 
@@ -49,12 +50,13 @@ def main() -> int:
             each for each in details[: 2 if event in ("os.rename", "os.link") else 1] if isinstance(each, str)
         ]
         # A name within an open directory is relative.
-        if not any(path.startswith(directory) or not os.path.isabs(path) for path in paths):
+        whole = system.long_path(directory)
+        if not any(path.startswith((directory, whole)) or not os.path.isabs(path) for path in paths):
             return
         with lock:
             count += 1
             if count == kill_at:
-                os.kill(victim or os.getpid(), signal.SIGKILL)
+                system.kill(victim or os.getpid())
 
     sys.addaudithook(watch)
     sys.argv = ["zarrlift", *arguments]

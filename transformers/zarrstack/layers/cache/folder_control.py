@@ -29,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...core.errors import UsageError
-from ...system import file_locks
+from ...system.this import system
 from .versions import PENDING
 
 VERSION: Final = 5
@@ -58,7 +58,7 @@ def check_folder(root: str) -> None:
 
     A folder that is missing, empty, or holds an incomplete cache is accepted.
     """
-    if not file_locks.HERE:
+    if not system.file_locks:
         raise UsageError(
             "layer 'cache': a cache folder needs file locks that Windows does not have",
             found=root,
@@ -130,7 +130,7 @@ class FileLock:
         if self._fd < 0:
             raise OSError(errno.EBADF, "another thread has closed the cache")
         try:
-            file_locks.lock_exclusive(self._fd, wait=wait)
+            system.lock(self._fd, wait=wait)
         except BlockingIOError:
             return False
         return True
@@ -139,7 +139,7 @@ class FileLock:
         """Release the lock."""
         try:
             if self._fd >= 0:
-                file_locks.release(self._fd)
+                system.unlock(self._fd)
         finally:
             self._threads.release()
 
@@ -151,7 +151,7 @@ class FileLock:
 
     def share(self) -> None:
         """Hold the lock shared until it is closed."""
-        file_locks.lock_shared(self._fd)
+        system.lock(self._fd, shared=True, wait=True)
 
     def try_alone(self) -> bool:
         """Hold the lock exclusively, until it is closed or shared, if it is free; return whether it was."""
