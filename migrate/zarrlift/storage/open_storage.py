@@ -192,7 +192,7 @@ def _from_url(url: str, storage_options: Mapping[str, Any] | None, mode: Mode) -
 
         raise foreign_url(redact(url), min(named))
     if not is_remote(url):
-        return _from_path(str(path_of_url(url)), storage_options, mode)
+        return _from_path(path_of_url(url), storage_options, mode)
     from .remote.store_at import store_at
 
     options = storage_options or {}
@@ -201,7 +201,7 @@ def _from_url(url: str, storage_options: Mapping[str, Any] | None, mode: Mode) -
     from .containers.remote import CHAINED, chained_container, container_at
 
     if (chained := CHAINED.fullmatch(url)) is not None and not is_remote(chained["url"]):
-        return _inside(path_of_url(chained["url"]), chained["inside"] or None)
+        return _inside(Path(path_of_url(chained["url"])), chained["inside"] or None)
     if (inside := chained_container(url, options)) is not None:
         return inside
     storage = store_at(url, options, read_only=True)
@@ -213,20 +213,20 @@ def is_remote(url: str) -> bool:
     return "::" in url or ("://" in url and url.partition("://")[0] not in ("file", "local"))
 
 
-def path_of_url(url: str) -> Path:
+def path_of_url(url: str) -> str:
     r"""The path of a `file://` or `local://` URL, or of a path; UsageError for one of another machine.
 
     On Windows, `file://server/share/x` names `\\server\share\x`.
     """
     protocol, _, rest = url.rpartition("://")
     if protocol != "file":
-        return Path(local_path(rest))
+        return local_path(rest)
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") and not WINDOWS:
         raise UsageError(
             "a file URL must name a file on this machine", found=redact(url), expected="file:///..."
         )
-    return Path(local_path(unquote(parts.path), parts.netloc))
+    return local_path(unquote(parts.path), parts.netloc)
 
 
 def _from_icechunk(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:

@@ -54,7 +54,7 @@ def local_path(place: str) -> str | None:
     if (repository := _ICECHUNK.fullmatch(place)) is not None:
         return repository["path"]
     if _FILE_URL.fullmatch(place):
-        return str(path_of_url(place))
+        return path_of_url(place)
     return place if os.path.isabs(place) and not is_url(place) else None
 
 
@@ -333,7 +333,7 @@ def _is_database(path: Path) -> bool:
 def _local(text: str) -> Path | None:
     """The local path of a target; None for a URL of another scheme."""
     if text.startswith(("file://", "local://")) and "::" not in text:
-        return path_of_url(text)
+        return Path(path_of_url(text))
     if text.startswith("icechunk://"):
         from ...storage.icechunk.place import IcechunkPlace
 
