@@ -24,11 +24,11 @@ _AT_FIRST = 1_000_000
 
 def may_fork() -> bool:
     """Whether the command line owns this process and it has a single thread."""
-    if not ours or threading.active_count() != 1:
+    if not ours or not system.forks or threading.active_count() != 1:
         return False
     try:
         return len(os.listdir(_THREADS)) == 1
-    except OSError:  # not on Linux: a copy may not use system libraries loaded before
+    except OSError:
         return False
 
 

@@ -36,6 +36,8 @@ glibc accepts).
 class Linux(Posix):
     """Linux."""
 
+    forks = True
+
     def share_blocks(self, reading: int, writing: int) -> bool:
         """FICLONE."""
         fcntl.ioctl(writing, _FICLONE, reading)

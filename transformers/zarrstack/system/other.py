@@ -27,6 +27,8 @@ class Posix:
     """Whether a directory entry has the same properties as its file."""
     reopens = True
     """Whether a temporary file can be opened again by its name."""
+    forks = False
+    """Whether a copy of a process may use system libraries that were loaded before."""
     stops: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
     """The signals that ask a command to stop."""
 

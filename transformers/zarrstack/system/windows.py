@@ -53,6 +53,7 @@ class Windows:
     file_locks = False  # a locked range cannot be read
     entries_tell = False  # entries are updated later
     reopens = False  # a temporary file is deleted when it is closed, and opened once
+    forks = False
     stops = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)  # the last one also when a window is closed
 
     def replace(self, source: str, target: str, **named: Any) -> None:
