@@ -152,7 +152,7 @@ def test_verification_names_what_changed_since(
 def test_finish_names_what_changed_since(
     change: Callable[[Bucket], None], bucket: Bucket, tmp_path: Path
 ) -> None:
-    """As a note: after a migration in place, the chunks are those of the result. A warning if one is missing."""
+    """As a note, since the chunks are those of the result; a missing one is a warning, too."""
     case = Case(bucket, change, tmp_path)
     options = {"storage_options": bucket.options}
     assert zarrlift.migrate(case.source, in_place=True, job=case.job, **options).ok
