@@ -109,7 +109,7 @@ def migrate_one(call: ArchiveCall) -> tuple[Problem, ...] | None:
     try:
         ends = call.request.open().limited(options.limit)
         outcome = migrate_archive(call.request, ends, call.job, options, call.progress)
-        if row.state in ("incomplete", "failed") and any(map(_is_changed, outcome.problems)):
+        if row.state in ("incomplete", "failed", "refused") and any(map(_is_changed, outcome.problems)):
             return update_one(call, updating=Updating())  # also what an earlier run has published
     except HeldError:  # also of a process that has given its claim back, and closes its job next
         return None

@@ -519,9 +519,14 @@ def test_a_wrong_template_is_one_error(template: str, old: Path, capsys: pytest.
     assert sorted(path.name for path in Path().iterdir()) == ["old"]
 
 
+@pytest.mark.parametrize("damage", ["image/0.0", "image/.zarray"])
 @pytest.mark.parametrize("others", [0, 2], ids=["alone", "beside others"])
 def test_a_failed_archive_whose_source_was_replaced_is_migrated_by_the_command_that_the_report_names(
-    others: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    others: int,
+    damage: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """What an earlier run has published of the damaged source is brought up to date too."""
     monkeypatch.chdir(tmp_path)
@@ -529,7 +534,7 @@ def test_a_failed_archive_whose_source_was_replaced_is_migrated_by_the_command_t
     for name in names:
         write_scan(Path("old", name), 1)
     damaged = Path("old", names[0])
-    (damaged / "image/0.0").write_bytes(b"damaged")
+    (damaged / damage).write_bytes(b"damaged")
     text = batch(capsys, "run", "old", "--to", "v3/{relative}.zarr", code=1)
     command = re.search("After the cause is fixed:\\s+zarrlift (resume .*)", text)
     assert command is not None
