@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import obstore
@@ -21,7 +22,7 @@ from zarr.storage import ObjectStore
 
 import zarrlift
 from zarrlift.errors import JobError
-from zarrlift.jobs import archive_run, overwrite, publisher, run
+from zarrlift.jobs import archive_run, publisher, run
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.resume import lost_tasks
@@ -33,6 +34,7 @@ from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.transfer.counts import MoveResult
 from zarrlift.verification import before_publishing
 from zarrstack.core.errors import UsageError
+from zarrstack.system.this import system
 
 
 def interrupted(source: Path, destination: Path) -> dict[str, bytes]:
@@ -94,7 +96,7 @@ def test_an_old_tree_whose_removal_was_stopped_does_not_come_back(
 ) -> None:
     """Without some of its chunks it would read as fill values."""
     with monkeypatch.context() as patched:
-        rmtree = shutil.rmtree
+        rmtree = system.remove_tree
 
         def stop(place: str, *, ignore_errors: bool = False, dir_fd: int | None = None) -> None:
             if "-gone-" not in place:  # the job's own directory
@@ -104,7 +106,7 @@ def test_an_old_tree_whose_removal_was_stopped_does_not_come_back(
                 file.unlink()
             raise KeyboardInterrupt
 
-        patched.setattr(overwrite.shutil, "rmtree", stop)
+        patched.setattr(system, "remove_tree", stop)
         with pytest.raises(KeyboardInterrupt):
             zarrlift.migrate(source, earlier, overwrite=True)
     assert values(earlier, 3) == values(source, 2)
@@ -370,7 +372,7 @@ def test_what_is_there_is_not_written_again(source: Path, destination: Path) -> 
 
 
 def rebooted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost_tasks, "boot_id", lambda: "the next boot")
+    monkeypatch.setattr(lost_tasks, "system", SimpleNamespace(boot=lambda: "the next boot"))
 
 
 @pytest.mark.slow(one_in=3)

@@ -226,14 +226,14 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/finish.py",
-                "        job.legacy.keep(legacy)\n"
-                "        job.commit()\n"
-                "        for key, _ in legacy:\n"
-                "            place.delete(key)\n",
-                "        for key, _ in legacy:\n"
-                "            place.delete(key)\n"
-                "        job.legacy.keep(legacy)\n"
-                "        job.commit()\n",
+                "    job.legacy.keep(legacy)\n"
+                "    job.commit()\n"
+                "    for key, _ in legacy:\n"
+                "        place.delete(key)\n",
+                "    for key, _ in legacy:\n"
+                "        place.delete(key)\n"
+                "    job.legacy.keep(legacy)\n"
+                "    job.commit()\n",
             ),
         ),
         tests=(_ORDER,),
@@ -244,14 +244,14 @@ FAULTS = (
         edits=(
             Edit(
                 f"{_JOBS}/update/update.py",
-                "            _intend(job, plan, steps, updating)\n"
+                "            _intend(job, plan, steps, updating, continued=bool(earlier))\n"
                 "            _keep_base(before, now, plan)\n"
                 "            replace_inventory(job, now)\n"
                 "            removed = _prepare(job, plan, steps, ends, fsync=options.fsync)\n",
                 "            _keep_base(before, now, plan)\n"
                 "            replace_inventory(job, now)\n"
                 "            removed = _prepare(job, plan, steps, ends, fsync=options.fsync)\n"
-                "            _intend(job, plan, steps, updating)\n",
+                "            _intend(job, plan, steps, updating, continued=bool(earlier))\n",
             ),
         ),
         tests=(_ORDER,),
