@@ -36,7 +36,7 @@ from ..storage.open_storage import Place
 from .archive_run import ArchiveRequest, migrate_archive
 from .executors import RunOptions
 from .ledger.job_places import job_path
-from .outcome import Outcome
+from .outcome import Outcome, with_totals
 from .progress import ProgressChoice
 from .progress_display import observed
 from .refusals import refuse_several
@@ -225,7 +225,7 @@ def migrate(
     path = job_path(ends.beside, ends.destination.url, job)
     ends = ends.limited(run_options.limit)
     with observed(progress, ends.source.url, ends.destination.url, watching) as display:
-        return migrate_archive(migration, ends, path, run_options, display)
+        return with_totals(migrate_archive(migration, ends, path, run_options, display))
 
 
 @explicit
@@ -269,4 +269,4 @@ def resume(
         target, "resume", job, places, RunOptions.of(running), moved=moved, verify=verify
     )
     with claim_and_open(unclaimed, progress, watching) as open_job:
-        return open_job.end(resume_job(open_job))
+        return with_totals(open_job.end(resume_job(open_job)))

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
@@ -156,8 +157,16 @@ def outcome_of_run(job: Job, plan: Plan, moved: MoveResult, stopped: Problem | N
     figures: dict[str, Any] = dict(moved.figures())
     if complete and (run := last_run(job)) is not None:
         seconds = run.seconds + max(time.time() - run.began, 0.0)
-        figures |= {"whole": status_of(job).totals, "seconds_in_all": seconds, "runs": run.number}
+        figures |= {"seconds_in_all": seconds, "runs": run.number}
     return replace(outcome_of_job(job, plan, "done" if complete else "incomplete", problems), **figures)
+
+
+def with_totals(outcome: Outcome) -> Outcome:
+    """The outcome of a complete job with the sums over its arrays, which a batch does not ask for."""
+    if outcome.state != "done":
+        return outcome
+    with Job.open(Path(outcome.job), write=False) as job:
+        return replace(outcome, whole=status_of(job).totals)
 
 
 def nothing_to_do(job: Job) -> Outcome:

@@ -45,7 +45,7 @@ from ..executors import RunOptions
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..opened_job import claim_and_open, refuse_update, unclaimed_job
-from ..outcome import Outcome, nothing_to_do
+from ..outcome import Outcome, nothing_to_do, with_totals
 from ..overwrite import set_aside
 from ..ownership import OwnObjects, documents, keep_document, note_root_document
 from ..progress import Progress, ProgressChoice, listing_shown
@@ -380,4 +380,4 @@ def update(
         target, "update", job, places, RunOptions.of(running), moved=moved, verify=verify
     )
     with claim_and_open(unclaimed, progress, watching) as open_job:
-        return open_job.end(update_job(open_job, updating))
+        return with_totals(open_job.end(update_job(open_job, updating)))
