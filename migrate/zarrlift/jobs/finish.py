@@ -13,6 +13,7 @@ from typing import Final, Unpack
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join
+from zarrstack.system.this import system
 
 from ..core.format_table import FORMATS
 from ..core.problems import command
@@ -118,7 +119,7 @@ def _remove_files(job: Path) -> None:
     """Remove a job file, which is closed, and the listing beside it; StorageError."""
     remove_inventory(job)
     try:
-        job.unlink(missing_ok=True)
+        system.unlink(str(job))
     except OSError as error:
         raise storage_error("cannot remove the job file", str(job), error) from error
 

@@ -266,8 +266,8 @@ def parse_shards(value: _LengthForms | ShardRequest | None) -> ShardRequest | No
         return "none"
     if isinstance(value, str) and (times := _TIMES.fullmatch(value)):
         return EachAxis(int(times[1]))
-    if isinstance(value, str) and value[-1:].isalpha() and (parse_size(value) or 0) >= 1:
-        return ShardSize(int(parse_size(value) or 0), value)
+    if isinstance(value, str) and value[-1:].isalpha() and (nbytes := parse_size(value) or 0) >= 1:
+        return ShardSize(int(nbytes), value)
     counts = _lengths(value)
     numbers = _numbers(counts)
     if not numbers or any(n < 1 for n in numbers):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 _NODES: Final = (b.Column(title="node"), b.Column(title="differences", right=True))
-_TOLD: Final = ("attributes", "convention")
-"""Kinds of notes that are told of a result, too."""
+_CHANGED_METADATA: Final = ("attributes", "convention")
+"""Kinds of notes that the report on a result repeats from the plan."""
 _BRIEFLY: Final = 10
 """Maximum number of problems printed as one line each."""
 
@@ -105,11 +105,11 @@ def _planned(outcome: Outcome) -> tuple[Problem, ...]:
 
 
 def _matters(problem: Problem, outcome: Outcome) -> bool:
-    """Whether a planned problem is told of a result: warnings, and metadata that is changed, lost or kept."""
+    """Whether the report on a result repeats a planned problem: warnings, and changed or lost metadata."""
     if outcome.state != "done" or problem.severity != "note":
         return problem.severity == "warning"
     is_lost = problem.kind == "stray" and outcome.plan is not None and not outcome.plan.in_place
-    return is_lost or problem.kind in _TOLD
+    return is_lost or problem.kind in _CHANGED_METADATA
 
 
 def _wrong(outcome: Outcome) -> tuple[list[Problem], list[Problem]]:
