@@ -121,22 +121,23 @@ def figures(name: str, folder: Path) -> list[float]:
 
     async def body() -> list[float]:
         _, store = fresh()
-        cold, hot = await micros(store, whole), await micros(store, whole)
+        cold, hot = await micros(store, whole), await micros(store, whole * 10)
         put = float("nan") if isinstance(store, FsspecStore) else await sets(store)
         if not isinstance(store, FsspecStore) and name != "no cache":
             await store.get("large", PROTOTYPE)
         ranged = await micros(store, parts)
+        if isinstance(store, FsspecStore):  # reads past `Counted`, and blockcache of 2026.9.0 fails in 20 readers
+            return [cold, hot, put, ranged, float("nan"), float("nan")]
         below, store = fresh()
         await asyncio.gather(*(store.get("v/0", PROTOTYPE) for _ in range(20)))
-        shared = below.gets or float("nan")
+        shared = below.gets
         below, store = fresh(BUDGET)
         if isinstance(store, Cache):
             options = {**store.options, "when_full": "keep"}
             store = Cache(below, **options)
         for _ in range(3):
             await micros(store, order.sample(whole, VALUES))
-        thrash = below.gets or float("nan")
-        return [cold, hot, put, ranged, shared, thrash]
+        return [cold, hot, put, ranged, shared, below.gets]
 
     found = asyncio.run(body())
     _, store = fresh()

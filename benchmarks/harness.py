@@ -11,6 +11,7 @@ processes, with what they share divided among them (`/proc/PID/smaps_rollup`).
 from __future__ import annotations
 
 import os
+import random
 import statistics
 import subprocess
 import tempfile
@@ -158,11 +159,14 @@ def measure(commands: Sequence[Command], rounds: int) -> dict[str, Figures]:
 
 
 def interleaved(contenders: Mapping[str, Callable[[], Result]], rounds: int) -> dict[str, list[Result]]:
-    """What functions give, called in turn within this process; the first round counts only if it is alone."""
+    """What functions give, called in turn within this process; the first round counts only if it is alone.
+
+    Each round has another order: what one leaves behind, in memory and in threads, slows the next one down.
+    """
     found: dict[str, list[Result]] = {name: [] for name in contenders}
     for number in range(rounds + 1):
-        for name, function in contenders.items():
-            result = function()
+        for name in random.Random(number).sample([*contenders], len(contenders)):
+            result = contenders[name]()
             if number or not rounds:
                 found[name].append(result)
     return found
