@@ -126,7 +126,7 @@ def figures(name: str, folder: Path) -> list[float]:
         if not isinstance(store, FsspecStore) and name != "no cache":
             await store.get("large", PROTOTYPE)
         ranged = await micros(store, parts)
-        if isinstance(store, FsspecStore):  # reads past `Counted`, and blockcache of 2026.9.0 fails in 20 readers
+        if isinstance(store, FsspecStore):  # reads past `Counted`; 20 readers at once break its blockcache
             return [cold, hot, put, ranged, float("nan"), float("nan")]
         below, store = fresh()
         await asyncio.gather(*(store.get("v/0", PROTOTYPE) for _ in range(20)))
