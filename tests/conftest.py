@@ -1,4 +1,4 @@
-"""What every test shares: which cases of slow tests are quick, and the rule about skips.
+"""What every test shares: which cases of slow tests are quick, what is left out, and the rule about skips.
 
 A test that needs a reader that does not install at one end is marked with
 `needs_reader("name")`. Where `not_everywhere.toml` lists the name for this end, the test is
@@ -174,6 +174,40 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+class NotRun:
+    """Names what a run without slow tests leaves out; a worker of xdist tells the process that collects."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.left_out: list[str] = []
+        self.count = 0
+        self.rules: list[str] = []
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """Called for what `-m` and `-k` leave out."""
+        self.left_out += [item.nodeid.partition("[")[0] for item in items if item.get_closest_marker("slow")]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note the rules of the repository of which no case is run."""
+        run = {item.nodeid.partition("[")[0] for item in session.items}
+        rules = {test for test in self.left_out if test.startswith("tests/repository/")} - run
+        self.count, self.rules = len(self.left_out), sorted(test.rpartition("::")[2] for test in rules)
+        if hasattr(self.config, "workeroutput"):
+            self.config.workeroutput["not_run"] = self.count, self.rules
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Called when a worker of xdist has ended."""
+        self.count, self.rules = getattr(node, "workeroutput", {}).get("not_run", (self.count, self.rules))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was left out, and how to run it."""
+        if self.count:
+            rules = f", among them all of {', '.join(self.rules)}" if self.rules else ""
+            line = f"not run: {self.count} slow cases (`python3 go.py test --rest` runs them){rules}"
+            terminalreporter.write_line(line)
+
+
 class SkipGuard:
     """Counts what was skipped, and makes the run fail where the list does not name it."""
 
@@ -220,8 +254,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Run what is named, slow or not; watch skips where the results come together: not in xdist's workers."""
     if any("::" in each for each in config.args):
         config.option.markexpr = ""
+    elif os.environ.get("UPDATE") and config.option.markexpr == "not slow":
+        config.option.markexpr = "golden"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(unpacking, "unpacking")
+    config.pluginmanager.register(NotRun(config), "not-run")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipGuard(), "skip-guard")

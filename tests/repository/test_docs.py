@@ -7,7 +7,7 @@ What a fence means:
 
     ```console              `$ command` and what it prints; `...` stands for anything, dates, times, rates,
                             free space for any other, /home/you for the folder;
-                            `$ command  # exits 1` where it is meant to fail
+                            `$ command  # exits 1` where it is meant to fail; UPDATE=1 writes what it prints
     ```bash  ```python      a script that must succeed; one in Python that imports an application runs in the
                             environment of the applications, and its page with it
     ```text                 right after a script: what it prints; elsewhere just text
@@ -24,11 +24,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -42,7 +44,7 @@ FENCE = re.compile(
 )
 INCLUDED = re.compile(r"^--8<--\n(.+)\n--8<--\n", re.MULTILINE)
 """The place of a file of the repository, for pymdownx.snippets. Its form of one line is Python to ruff."""
-SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\. \.venv/bin/activate$|^\.ci/run$|^make \w+$")
+SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\. \.venv/bin/activate$|^\.ci/run( \w+)*$")
 """Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
 CHANGE = re.compile(r"^cd ([\w./-]+)$", re.MULTILINE)
 IN_A_CLONE = "In a clone of the repository"
@@ -88,6 +90,10 @@ APPLICATIONS = re.compile(
 """What is installed in an environment of its own (tests/environments/applications)."""
 
 
+UPDATE = bool(os.environ.get("UPDATE"))
+"""Whether pages get the output that their commands print now."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """One fenced block of a page."""
@@ -99,10 +105,13 @@ class Block:
     body: str
     follows: bool
     """Nothing but blank lines between it and the block before."""
+    span: tuple[int, int]
+    """Where the body is in the text of the page."""
+    indent: str
 
     @property
     def place(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
+        return f"{os.path.relpath(self.page, ROOT)}:{self.line}"
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -119,19 +128,30 @@ def blocks(page: Path) -> Iterator[Block]:
             title=title and title[1],
             body=INCLUDED.sub(lambda file: (ROOT / file[1]).read_text(), body),
             follows=end > 0 and not text[end : match.start()].strip(),
+            span=match.span("body"),
+            indent=indent,
         )
         end = match.end()
 
 
-def steps(block: Block) -> Iterator[tuple[str, int, str]]:
-    """Command, expected exit code and expected output of each `$ ` line of a console block."""
-    for part in re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]:
+class Step(NamedTuple):
+    """A command of a console block, with its lines as the page has them."""
+
+    lines: str
+    command: str
+    code: int
+    output: str
+
+
+def steps(block: Block) -> Iterator[Step]:
+    """Each `$ ` line of a console block, its expected exit code and output."""
+    for part in re.split(r"^(?=\$ )", block.body, flags=re.MULTILINE)[1:]:
         first, _, output = part.partition("\n")
         while first.endswith("\\"):
             more, _, output = output.partition("\n")
             first += "\n" + more
-        command, _, code = first.partition("  # exits ")
-        yield command, int(code or 0), output
+        command, _, code = first.removeprefix("$ ").partition("  # exits ")
+        yield Step(first + "\n", command, int(code or 0), output)
 
 
 def masked(text: str) -> str:
@@ -141,11 +161,46 @@ def masked(text: str) -> str:
     return text
 
 
-def check_output(found: str, expected: str, place: str) -> None:
-    """Compare, with `...` for anything, white space taken as one kind."""
+def matches(expected: str, found: str) -> bool:
+    """Whether a page shows what was printed, with `...` for anything, white space taken as one kind."""
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    if not doctest.OutputChecker().check_output(masked(expected), masked(found), flags):
-        pytest.fail(f"{place} prints something else\n--- the page says\n{expected}\n--- printed\n{found}")
+    return doctest.OutputChecker().check_output(masked(expected), masked(found), flags)
+
+
+def updated(expected: str, found: str) -> str:
+    """What was printed, as a page should show it: lines that still match stay, and so do its `...`."""
+    old, new = expected.splitlines(), found.rstrip().splitlines()
+    same = [[line != "..." and matches(line, other) for other in new] for line in old]
+    common = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i, j in product(reversed(range(len(old))), reversed(range(len(new)))):
+        longest = max(common[i + 1][j], common[i][j + 1])
+        common[i][j] = max(longest, common[i + 1][j + 1] + 1) if same[i][j] else longest
+    lines: list[str] = []
+    gap: tuple[list[str], list[str]] = ([], [])
+    i = j = 0
+    while i < len(old) or j < len(new):
+        if i < len(old) and j < len(new) and same[i][j] and common[i][j] == common[i + 1][j + 1] + 1:
+            lines += [*_between(*gap), old[i]]
+            gap = ([], [])
+            i, j = i + 1, j + 1
+        elif j == len(new) or (i < len(old) and common[i + 1][j] >= common[i][j + 1]):
+            gap[0].append(old[i])
+            i += 1
+        else:
+            gap[1].append(new[j])
+            j += 1
+    text = "\n".join([*lines, *_between(*gap)])
+    blank = expected[len(expected.rstrip("\n")) :]
+    return (text if matches(text, found) else found.rstrip()) + (blank or "\n")
+
+
+def _between(old: list[str], new: list[str]) -> list[str]:
+    """The lines of a place where those of the page match nothing that was printed."""
+    if "..." not in old:
+        return new
+    before, after = old.index("..."), old[::-1].index("...")
+    shown = [*new[:before], "...", *new[len(new) - after :]]
+    return shown if before + after <= len(new) else new
 
 
 def applications() -> Path:
@@ -172,9 +227,16 @@ class Runner:
             # A page's own pytest would otherwise clear away what whole runs of this suite have left.
             "PYTEST_DEBUG_TEMPROOT": str(folder),
         }
+        self.environment.pop("UPDATE", None)
         self.printed: str | None = None
+        self.problems: list[str] = []
+        self.has_failed = False
+        """Whether something exited otherwise than the page says: what is printed later may be wrong."""
+        self.bodies: dict[Block, str] = {}
+        """What blocks should contain."""
 
-    def call(self, words: list[str], place: str, code: int = 0) -> str:
+    def call(self, words: list[str], place: str, code: int = 0) -> str | None:
+        """What a program prints; None if it exits otherwise than it should."""
         done = subprocess.run(
             words,
             cwd=self.folder,
@@ -186,8 +248,19 @@ class Runner:
             check=False,
         )
         if done.returncode != code:
-            pytest.fail(f"{place} exits {done.returncode}, not {code}\n{words[-1]}\n{done.stdout}")
+            self.has_failed = True
+            self.problems.append(f"{place} exits {done.returncode}, not {code}\n{words[-1]}\n{done.stdout}")
+            return None
         return done.stdout.replace(str(self.home), "/home/you")
+
+    def compared(self, found: str | None, expected: str, place: str) -> str:
+        """The output that the page should show: what it has, or with UPDATE what was printed."""
+        if found is None or matches(expected, found):
+            return expected
+        if UPDATE and not self.has_failed:
+            return updated(expected, found)
+        self.problems.append(f"{place} prints something else\n--- the page\n{expected}\n--- printed\n{found}")
+        return expected
 
     def change(self, commands: str) -> None:
         """Go where the last `cd` of these commands led to."""
@@ -198,11 +271,15 @@ class Runner:
         printed, self.printed = self.printed, None
         match block.language:
             case "console":
-                for command, code, expected in steps(block):
-                    if not SETUP.match(command):
-                        found = self.call(["bash", "-c", command], block.place, code)
-                        check_output(found, expected, f"{block.place} `{command}`")
-                    self.change(command)
+                body = block.body.partition("$ ")[0]
+                for step in steps(block):
+                    output = step.output
+                    if not SETUP.match(step.command):
+                        found = self.call(["bash", "-c", step.command], block.place, step.code)
+                        output = self.compared(found, output, f"{block.place} `{step.command}`")
+                    self.change(step.command)
+                    body += step.lines + output
+                self.bodies[block] = body
             case "bash":
                 lines = [line for line in block.body.splitlines() if not SETUP.match(line)]
                 self.printed = self.call(["bash", "-euo", "pipefail", "-c", "\n".join(lines)], block.place)
@@ -214,7 +291,7 @@ class Runner:
                 self.printed = self.call([*python, "-c", block.body], block.place)
             case "text":
                 if block.follows and printed is not None:
-                    check_output(printed, block.body, block.place)
+                    self.bodies[block] = self.compared(printed, block.body, block.place)
             case "toml":
                 tomllib.loads(block.body)
             case "json":
@@ -225,21 +302,95 @@ class Runner:
             (self.folder / block.title).write_text(block.body)
 
 
-def page_of(path: Path) -> Any:
-    """A page, and the reader that it needs."""
-    marks = [pytest.mark.needs_reader("applications")] if APPLICATIONS.search(path.read_text()) else []
-    return pytest.param(path, id=path.relative_to(ROOT).as_posix(), marks=marks)
-
-
-@pytest.mark.needs_reader("once")
-@pytest.mark.parametrize("page", [page_of(path) for path in PAGES])
-@pytest.mark.slow
-def test_a_page_does_what_it_says(page: Path) -> None:
+def run_page(page: Path) -> list[str]:
+    """Run a page and give all that is wrong; with UPDATE, write what its commands print."""
     # Not pytest's folder, whose long name is broken into lines by what is printed.
     with tempfile.TemporaryDirectory(prefix="page") as folder:
         runner = Runner(Path(folder), clone=IN_A_CLONE in page.read_text())
         for block in blocks(page):
             runner.run(block)
+    old = text = page.read_text()
+    for block, body in reversed(runner.bodies.items()):
+        if body != block.body:
+            start, end = block.span
+            text = text[:start] + textwrap.indent(body, block.indent) + text[end:]
+    if text != old:
+        page.write_text(text)
+    return runner.problems
+
+
+QUICK_PAGES = ("README.md", "docs/tutorial.md")
+
+
+def page_of(path: Path) -> Any:
+    """A page, the reader that it needs, and whether it is slow."""
+    name = path.relative_to(ROOT).as_posix()
+    marks = [pytest.mark.needs_reader("applications")] if APPLICATIONS.search(path.read_text()) else []
+    marks += [] if name in QUICK_PAGES else [pytest.mark.slow]
+    return pytest.param(path, id=name, marks=marks)
+
+
+@pytest.mark.golden
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("page", [page_of(path) for path in PAGES])
+def test_a_page_does_what_it_says(page: Path) -> None:
+    if problems := run_page(page):
+        pytest.fail("\n\n".join(problems))
+
+
+PAGE = """
+```console
+$ printf 'kept\\nnew\\n1\\n2\\nlast\\n'
+kept
+old
+...
+last
+
+$ echo 3
+4
+```
+
+1. In a list:
+
+   ```console
+   $ false
+   wrong
+   $ echo 5
+   6
+   ```
+"""
+
+
+def test_what_a_page_shows_is_written_up_to_the_first_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    problems = run_page(page)
+    assert page.read_text() == PAGE
+    assert len(problems) == 4
+    monkeypatch.setattr(sys.modules[__name__], "UPDATE", True)
+    problems = run_page(page)
+    assert page.read_text() == PAGE.replace("old\n", "new\n").replace("\n4\n", "\n3\n")
+    assert [problem.partition("\n")[0].partition("page.md:")[2] for problem in problems] == [
+        "15 exits 1, not 0",
+        "15 `echo 5` prints something else",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "printed", "new"),
+    [
+        ("a\n", "b\n", "b\n"),
+        ("a\n...\n", "b\nc\nd\n", "b\n...\n"),
+        ("...\na\n", "b\nc\nd\n", "...\nd\n"),
+        ("a 1.5 s\nb\nc\n", "a 2.5 s\nd\nc\n", "a 1.5 s\nd\nc\n"),
+        ("a\n...\nb\nc\n", "b\nc\nd\n", "b\nc\nd\n"),
+        ("a ...\nb\n\n", "a and so on\nc\n", "a ...\nc\n\n"),
+    ],
+)
+def test_lines_and_gaps_that_still_match_stay(old: str, printed: str, new: str) -> None:
+    assert updated(old, printed) == new
 
 
 def test_no_page_needs_a_variable_that_it_does_not_set() -> None:
@@ -252,6 +403,16 @@ def test_no_page_needs_a_variable_that_it_does_not_set() -> None:
             if not SET_ELSEWHERE.fullmatch(name) and not re.search(given, bodies):
                 found.append(f"{page.relative_to(ROOT)}: {name}")
     assert found == []
+
+
+def test_links_of_pages_outside_the_site_lead_to_files() -> None:
+    missing = [
+        f"{page.relative_to(ROOT)}: {link}"
+        for page in (*ROOT.glob("*.md"), ROOT / "transformers" / "README.md")
+        for link in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", page.read_text())
+        if not (page.parent / link).exists()
+    ]
+    assert missing == []
 
 
 def test_the_commands_that_set_up_are_run_by_ci() -> None:
@@ -337,8 +498,7 @@ def test_every_dependency_has_its_reason() -> None:
     files = (ROOT / "pyproject.toml", ROOT / "transformers" / "pyproject.toml")
     both = [tomllib.loads(file.read_text()) for file in files]
     extras = [extra for one in both for extra in one["project"]["optional-dependencies"].items()]
-    wanted = [text for one in both for text in one["project"].get("dependencies", ())]
-    wanted += both[0]["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]
+    wanted = [text for one in both for text in one["project"]["dependencies"]]
     wanted += [text for _, texts in extras for text in texts]
     names = {re.match(r"[\w-]+", text)[0] for text in wanted} | {name for name, _ in extras}
     page = (ROOT / "docs" / "design" / "decisions.md").read_text()

@@ -28,7 +28,7 @@ from zarrstack.core.errors import Problem
 
 # Every report as text, on a narrow and a wide page, kept in golden.txt beside this file.
 #
-# A golden text changes only by hand: UPDATE_SNAPSHOTS=1 rewrites the file, and the diff is read.
+# UPDATE=1 rewrites the file, and the diff is read.
 
 
 GOLDEN = Path(__file__).with_name("golden.txt")
@@ -78,12 +78,15 @@ def text_of(name):
 @pytest.fixture
 def golden():
     """The kept texts, by name."""
-    if os.environ.get("UPDATE_SNAPSHOTS"):
-        GOLDEN.write_text("".join(f"=== {name}\n{text_of(name)}" for name in REPORTS))
+    if os.environ.get("UPDATE"):
+        part = GOLDEN.with_name(f"{os.getpid()}.part")
+        part.write_text("".join(f"=== {name}\n{text_of(name)}" for name in REPORTS))
+        part.replace(GOLDEN)
     _, *parts = re.split(r"^=== (.+)\n", GOLDEN.read_text(), flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize("name", REPORTS)
 def test_report_reads_as_its_golden_text(name, golden):
     assert text_of(name) == golden[name]
