@@ -1,4 +1,4 @@
-"""Check a release and build it into dist/: `make release-check`.
+"""Check a release and build it into dist/: `.ci/run release`.
 
 What disagrees about the version is listed, with what to do. uv builds both distributions twice, in two
 places, which must give the same bytes; the pins of `release` in tests/environments/pins.txt decide them,
@@ -60,6 +60,8 @@ def wrong_in_files(release: str) -> Iterator[str]:
     for page in (ROOT / "README.md", ROOT / "transformers" / "README.md", *(ROOT / "docs").rglob("*.md")):
         if "design" not in page.parts and re.search(r"pip install\s+\./transformers", page.read_text()):
             yield f"{page.relative_to(ROOT)} installs from a clone; let it install the release"
+    if re.search(r"\]\((?![a-z]+:|#)", (ROOT / "README.md").read_text()):
+        yield "README.md has relative links, which a registry does not follow; let them lead to the tag"
     if "urls" not in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]:
         yield "pyproject.toml has no [project.urls]; state the address there, and where a test wants it"
 

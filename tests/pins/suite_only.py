@@ -27,8 +27,7 @@ def of_users() -> set[str]:
     found = set()
     for file in (ROOT / "transformers" / "pyproject.toml", ROOT / "pyproject.toml"):
         document = tomllib.loads(file.read_text())
-        hook = document["tool"]["hatch"].get("metadata", {}).get("hooks", {}).get("custom", {})
-        found |= named(document["project"].get("dependencies", []) + hook.get("dependencies", []))
+        found |= named(document["project"]["dependencies"])
         for extra, texts in document["project"]["optional-dependencies"].items():
             found |= named(texts) if extra not in OF_DEVELOPERS else set()
     return found

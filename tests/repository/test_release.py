@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,11 +42,7 @@ def project(name: str) -> dict:
 
 def requirements(name: str) -> list[Requirement]:
     """What a distribution requires without extras, apart from the other one."""
-    document = tomllib.loads(PROJECTS[name].read_text())
-    of_hook = document["tool"]["hatch"].get("metadata", {}).get("hooks", {}).get("custom", {})
-    return [
-        Requirement(text) for text in (document["project"].get("dependencies") or of_hook["dependencies"])
-    ]
+    return [Requirement(text) for text in project(name)["dependencies"] if not text.startswith("zarrstack")]
 
 
 def steps() -> Iterator[tuple[str, dict]]:
@@ -84,7 +79,8 @@ def test_the_changelog_keeps_the_form_that_it_names() -> None:
     assert versions[:1] == [current] or not versions or versions[0] < current
 
 
-def test_citation_and_recipe_have_the_version() -> None:
+def test_citation_recipe_and_requirement_have_the_version() -> None:
+    assert f"zarrstack=={zarrlift.__version__}" in project("zarrlift")["dependencies"]
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == zarrlift.__version__
     recipe = yaml.safe_load((ROOT / "release" / "recipe.yaml").read_text())
     assert recipe["context"]["version"] == zarrlift.__version__
@@ -116,6 +112,8 @@ def test_the_classifiers_exist_and_claim_what_ci_requires_to_pass(name: str) -> 
     tested = matrix()
     pythons = [text.rpartition(" ")[2] for text in claimed if re.search(r"Python :: 3\.\d+$", text)]
     assert pythons == sorted({row["python"] for row in tested}, key=Version)
+    jobs = yaml.safe_load(WORKFLOWS["release"].read_text())["jobs"]
+    assert jobs["install"]["strategy"]["matrix"]["python"] == pythons
     systems = [text for text in claimed if text.startswith("Operating System")]
     assert [text.rpartition(":: ")[2] for text in systems] == ["MacOS", "Windows", "Linux"]
     assert {row["os"] for row in tested} == {"macos-latest", "ubuntu-latest", "windows-latest"}
@@ -131,38 +129,27 @@ def test_both_distributions_and_other_files_state_the_same_address_or_none() -> 
 
 def test_the_workflows_run_every_part_of_ci_and_no_other_test() -> None:
     run = {" ".join(step["run"].split()) for _, step in steps() if "run" in step}
-    assert {text for text in run if text.startswith((".ci/run", "make"))} == {
+    assert {text for text in run if text.startswith(".ci/run")} == {
         ".ci/run ${{ matrix.parts }}",
         ".ci/run newest",
         ".ci/run readers rest",
         ".ci/run random",
         ".ci/run stores",
         ".ci/run windows",
-        "make release-check",
+        ".ci/run release",
         ".ci/run demo check lowest",
     }
-    nightly = {"random", "stores"}
+    nightly = {"random", "stores", "release"}
     assert {word for row in matrix() for word in row["parts"].split()} | nightly == {*parts()}
     assert not [text for text in run if "pytest" in text]
 
 
-def test_actions_are_pinned_and_keep_no_credentials() -> None:
-    for name, step in steps():
-        used = step.get("uses", "@v1")
-        assert re.search(r"@(v\d+|release/v\d+)$", used), f"{name}: {used}"
-        if used.startswith("actions/checkout"):
-            assert step["with"]["persist-credentials"] is False, name
-    for name, path in WORKFLOWS.items():
-        document = yaml.safe_load(path.read_text())
-        assert document["permissions"] == {"contents": "read"}, name
-        assert all("timeout-minutes" in job for job in document["jobs"].values()), name
-
-
-def test_both_distributions_are_published_the_required_one_first() -> None:
+def test_both_distributions_are_published_once_they_were_tried_the_required_one_first() -> None:
     publish = yaml.safe_load(WORKFLOWS["release"].read_text())["jobs"]["publish"]
     assert publish["strategy"]["matrix"]["distribution"] == list(PROJECTS)
     assert publish["strategy"]["max-parallel"] == 1
     assert publish["permissions"] == {"id-token": "write"}
+    assert publish["needs"] == "install"
 
 
 def test_hooks_and_docs_use_the_pinned_tools() -> None:
@@ -183,15 +170,6 @@ def test_hooks_and_docs_use_the_pinned_tools() -> None:
     }
     install = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text())["build"]["jobs"]["install"]
     assert install == ["pip install --constraint tests/pins/oldest.txt ./transformers .[dev]"]
-
-
-def test_the_release_tries_the_wheels_on_every_python_that_they_claim() -> None:
-    job = yaml.safe_load(WORKFLOWS["release"].read_text())["jobs"]["install"]
-    claimed = [
-        text.rpartition(" ")[2] for text in project("zarrlift")["classifiers"] if "Python :: 3." in text
-    ]
-    assert job["strategy"]["matrix"]["python"] == claimed
-    assert yaml.safe_load(WORKFLOWS["release"].read_text())["jobs"]["publish"]["needs"] == "install"
 
 
 @pytest.fixture
@@ -232,6 +210,7 @@ def test_nothing_is_wrong_about_files_that_state_the_release(check: ModuleType, 
         ("CHANGELOG.md", "## [Unreleased]\n\n- x\n\n## [1.2.3] - 2026-12-01\n", ["still has lines"]),
         ("CHANGELOG.md", "## [Unreleased]\n\n## [1.2.3] - 2026-12-02\n", ["date-released: 2026-12-02"]),
         ("CITATION.cff", "version: 1.2.2\ndate-released: 2026-12-01\n", ["CITATION.cff has"]),
+        ("README.md", "[A page](docs/page.md)", [r"README\.md has relative links"]),
         ("docs/page.md", "Run `pip install\n./transformers .`\n", [r"docs/page\.md installs from a clone"]),
         ("pyproject.toml", "[project]\n", [r"no \[project\.urls\]"]),
     ],
@@ -268,33 +247,6 @@ def test_the_tag_is_this_commit_and_that_of_the_version(
     assert [each.partition(", ")[0] for each in check.wrong_in_git("1.2.3")] == ["v1.2.3 is another commit"]
 
 
-@pytest.mark.parametrize("target", ["wheel", "sdist"])
-@pytest.mark.parametrize("name", PROJECTS)
-@pytest.mark.slow
-def test_a_second_build_gives_the_same_bytes(name: str, target: str, tmp_path: Path) -> None:
-    """From another place, with other times, modes and a clock of another zone."""
-    folder, files = PROJECTS[name].parent, []
-    for number in ("0", "1"):
-        copy, out = tmp_path / number / "tree", tmp_path / number / "out"
-        names = subprocess.run(
-            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout
-        for file in names.split("\0"):
-            folders = ("migrate/", "transformers/", "docs/reference/")
-            if file.startswith(folders) or (file and "/" not in file):
-                (copy / file).parent.mkdir(parents=True, exist_ok=True)
-                (copy / file).write_bytes((ROOT / file).read_bytes())
-                os.utime(copy / file, (1_600_000_000 + 7 * int(number), 1_600_000_000 + 7 * int(number)))
-                (copy / file).chmod(0o600 if number == "1" else 0o644)
-        words = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(out)]
-        place = copy / folder.relative_to(ROOT)
-        environment = {**os.environ, "TZ": f"UTC-{number}", "PYTHONHASHSEED": number}
-        subprocess.run(words, cwd=place, env=environment, capture_output=True, check=True)
-        (file,) = out.iterdir()
-        files.append(file.read_bytes())
-    assert files[0] == files[1]
-
-
 @pytest.mark.needs_reader("release")
 def test_the_files_for_other_services_are_valid() -> None:
     tools = Path(os.environ["ZARRLIFT_RELEASE"]) / "bin"
@@ -318,25 +270,12 @@ for variant in Stage0Recipe.from_yaml(sys.stdin.read()).render(VariantConfig()):
 
 
 @pytest.mark.needs_reader("release")
-@pytest.mark.parametrize(
-    ("old", "new", "error"),
-    [
-        ("", "", ""),
-        ("license_file", "licence_file", "unknown field 'licence_file'"),
-        (">=3.1.6,<4", ">=3.1.6,<<4", "unable to parse version spec"),
-        ("${{ python_min }}", "${{ python_max }}", "undefined value"),
-    ],
-)
-def test_rattler_build_accepts_the_recipe_of_conda_and_no_slip(old: str, new: str, error: str) -> None:
-    python = Path(os.environ["ZARRLIFT_RELEASE"]) / "bin" / "python"
+def test_rattler_build_accepts_the_recipe_of_conda() -> None:
+    words = [Path(os.environ["ZARRLIFT_RELEASE"]) / "bin" / "python", "-c", RENDER]
     text = (ROOT / "release" / "recipe.yaml").read_text()
-    assert old in text
-    words = [python, "-c", RENDER]
-    done = subprocess.run(words, input=text.replace(old, new), capture_output=True, text=True, check=False)
-    assert (done.returncode == 0) == (not error), done.stderr
-    assert error in done.stderr
-    if not error:
-        assert done.stdout.splitlines() == [f"{name} {zarrlift.__version__}" for name in PROJECTS]
+    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{name} {zarrlift.__version__}" for name in PROJECTS]
 
 
 @pytest.mark.needs_reader("release")
