@@ -120,7 +120,6 @@ WITHOUT_TYPES = {
     # installed apart (tests/environments/applications), so mypy cannot find them
     "anndata": "ignore_missing_imports = true",
     "mudata": "ignore_missing_imports = true",
-    "ome_zarr_models": "ignore_missing_imports = true",
     "rasterio": "ignore_missing_imports = true",
     "rioxarray": "ignore_missing_imports = true",
     "spatialdata": "ignore_missing_imports = true",

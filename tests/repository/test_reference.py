@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import numpy as np
 import pytest
 import zarr
@@ -27,7 +28,6 @@ import zarrstack
 from zarrlift.cli import main
 from zarrlift.cli.commands import COMMANDS
 from zarrlift.cli.parser import parsed
-from zarrlift.jobs.ledger.database import VERSION
 from zarrlift.planning import planner
 from zarrlift.planning.blocks import BASE, available_cores
 from zarrlift.recipe.changes import ARRAY_OPTIONS
@@ -36,97 +36,65 @@ from zarrlift.recipe.toml_file import _TOP, parse_recipe
 from zarrlift.storage.remote import aws_profile, buckets
 from zarrstack.base import registry
 
-# docs/reference/json.md as a schema: which members a JSON document may have, and of which types.
+# docs/reference/json-output.schema.json describes every member of JSON, and no other.
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
-PRIMITIVES = {
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-}
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "json-output.schema.json"
 
 
 class Documented:
-    """The page: the members of each section, and the sections of the result of each command."""
+    """The schema, which here allows no members but its own, and the members that documents have had."""
 
     def __init__(self) -> None:
-        self.members: dict[str, dict[str, str]] = {}
-        self.results: dict[str, list[str]] = {}
-        self.used: set[tuple[str, str]] = set()
-        """(section, member) that a document had."""
-        section = ""
-        inherited: dict[str, str] = {}
-        for line in PAGE.read_text().splitlines():
-            if heading := re.fullmatch(r"##+ (.+)", line):
-                section = heading[1].lower().replace(" ", "-")
-            elif other := re.match(r"An? [\w ]+ has all members of an? \[[\w ]+\]\(#([\w-]+)\)", line):
-                inherited[section] = other[1]
-            elif named := re.match(r"- (`[\w`, ]+) \*(.+?)\*(?::|$)", line):
-                names = re.findall(r"`(\w+)`", named[1])
-                self.members.setdefault(section, {}).update(dict.fromkeys(names, named[2]))
-            elif line.startswith("| `"):
-                commands, results = line.split("|")[1:3]
-                for command in re.findall(r"`([\w ]+)`", commands):
-                    self.results[command] = re.findall(r"\(#([\w-]+)\)", results)
-        for section, other in inherited.items():
-            self.members[section] |= self.members[other]
+        self.schema = json.loads(SCHEMA.read_text())
+        self.objects = {"": self.schema, **self.schema["$defs"]}
+        for each in self.objects.values():
+            each["additionalProperties"] = False
+        self.results = {
+            rule["if"]["properties"]["command"]["const"]: rule["then"]["properties"]["result"]
+            for rule in self.schema["allOf"]
+        }
+        self.left = {(name, member) for name, each in self.objects.items() for member in each["properties"]}
+        """(object, member) that no document has had so far."""
 
-    def problems(self, value: Any, form: str, place: str) -> Iterator[str]:
-        """Where a value differs from its documented type."""
-        if form.endswith(" or null"):
-            if value is not None:
-                yield from self.problems(value, form.removesuffix(" or null"), place)
-        elif form.startswith("list of "):
-            if not isinstance(value, list):
-                yield f"{place} is {value!r}, not a {form}"
-                return
-            for item in value:
-                yield from self.problems(item, form.removeprefix("list of "), f"{place}[]")
-        elif form.startswith("map of "):
-            if not isinstance(value, dict):
-                yield f"{place} is {value!r}, not a {form}"
-                return
-            for item in value.values():
-                yield from self.problems(item, form.removeprefix("map of "), f"{place}.*")
-        elif (link := re.fullmatch(r"\[[\w ]+\]\(#([\w-]+)\)", form)) is not None:
-            yield from self.object_problems(value, link[1], place)
-        elif form in PRIMITIVES:
-            if not isinstance(value, PRIMITIVES[form]) or (isinstance(value, bool) and form != "boolean"):
-                yield f"{place} is {value!r}, not a {form}"
-        elif form != "any":
-            raise AssertionError(f"{PAGE.name}: {form!r} is not a type")
-
-    def object_problems(self, value: Any, section: str, place: str) -> Iterator[str]:
-        """Where an object differs from a section."""
-        known = self.members[section]
-        if not isinstance(value, dict):
-            yield f"{place} is {value!r}, not an object"
-            return
-        for name, item in value.items():
-            if name not in known:
-                yield f"{place}.{name} is not documented"
-                continue
-            self.used.add((section, name))
-            yield from self.problems(item, known[name].removesuffix(", optional"), f"{place}.{name}")
-        for name, form in known.items():
-            if name not in value and not form.endswith(", optional"):
-                yield f"{place}.{name} is missing"
-
-    def best(self, value: Any, sections: list[str], place: str) -> list[str]:
-        """Where an object differs from that of the sections to which it is most similar."""
-        before, tried = frozenset(self.used), []
-        for section in sections:
-            self.used = {*before}
-            tried.append(([*self.object_problems(value, section, place)], self.used))
-        found, self.used = min(tried, key=lambda one: len(one[0]))
+    def problems(self, value: Any, name: str = "") -> list[str]:
+        """Where a document, or an object of the schema, differs from what is documented."""
+        schema = self._part({"$ref": f"#/$defs/{name}"}) if name else self.schema
+        found = [
+            f"{error.instance_path}: {error.message}" for error in self._validator(schema).iter_errors(value)
+        ]
+        self._visit(value, self.objects[name], name)
+        if not name and "result" in value:
+            self._follow(value["result"], self.results[value["command"]])
         return found
 
-    def unused(self) -> list[str]:
-        """Documented members that no document had."""
-        every = {(section, name) for section, members in self.members.items() for name in members}
-        return sorted(f"{section}: {name}" for section, name in every - self.used)
+    def _part(self, schema: dict[str, Any]) -> dict[str, Any]:
+        return {"$schema": self.schema["$schema"], "$defs": self.schema["$defs"], **schema}
+
+    def _validator(self, schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
+        return jsonschema_rs.Draft202012Validator(schema)
+
+    def _visit(self, value: Any, schema: dict[str, Any], name: str) -> None:
+        """Note the members of an object, and those of what it contains."""
+        for member, item in value.items():
+            if member in schema["properties"]:
+                self.left.discard((name, member))
+                self._follow(item, schema["properties"][member])
+
+    def _follow(self, value: Any, schema: dict[str, Any]) -> None:
+        """Note the members of the objects in a value."""
+        for each in schema.get("anyOf", ()):
+            if self._validator(self._part(each)).is_valid(value):
+                self._follow(value, each)
+        if "$ref" in schema:
+            name = schema["$ref"].rpartition("/")[2]
+            self._visit(value, self.objects[name], name)
+        elif isinstance(value, list):
+            for item in value:
+                self._follow(item, schema.get("items", {}))
+        elif isinstance(value, dict) and isinstance(inner := schema.get("additionalProperties"), dict):
+            for item in value.values():
+                self._follow(item, inner)
 
 
 # The reference is that of the code: pages that a script writes, JSON that commands print, job files.
@@ -145,7 +113,7 @@ OF_PYTHON = {"TMPDIR"}
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("page", ["command-line", "json", "recipe", "job-file", "readers"])
+@pytest.mark.parametrize("page", ["command-line", "recipe", "readers"])
 def test_a_page_is_the_one_that_the_script_writes(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(FOLDER)
     import generate
@@ -158,6 +126,17 @@ def test_a_page_is_the_one_that_the_script_writes(page: str, monkeypatch: pytest
         path.write_text(generate.written(text))
     else:
         assert text == generate.written(text), "run: UPDATE=1 python3 go.py test"
+
+
+@pytest.mark.golden
+def test_the_schema_of_json_is_the_one_that_the_script_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    import generate
+
+    if os.environ.get("UPDATE"):
+        SCHEMA.write_text(generate.schema())
+    assert SCHEMA.read_text() == generate.schema(), "run: UPDATE=1 python3 go.py test"
+    jsonschema_rs.meta.validate(json.loads(SCHEMA.read_text()))
 
 
 def test_no_registered_extension_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +182,7 @@ def test_the_page_has_every_environment_variable_that_the_source_reads() -> None
     assert {*re.findall(r"`([A-Z][A-Z_0-9]+)`", section)} == read - INTERNAL | OF_PYTHON
 
 
-# Every JSON document that a command prints is the one that docs/reference/json.md describes.
+# Every JSON document that a command prints is the one that the schema describes.
 
 
 OCEAN, CELLS = "zarrlift-demo/ocean.zarr", "zarrlift-demo/cells.n5"
@@ -307,31 +286,26 @@ def runs(folder: Path) -> list[tuple[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.needs_reader("once")
 def test_every_member_printed_is_documented_and_every_documented_one_is_printed(tmp_path: Path) -> None:
-    page, wrong, ran = Documented(), [], set()
+    schema, wrong, ran = Documented(), [], set()
     for line, document in runs(tmp_path):
         if line == "log.jsonl":
-            wrong += [text for event in document for text in page.object_problems(event, "log-lines", line)]
+            wrong += [(line, text) for event in document for text in schema.problems(event, "log-line")]
             continue
-        wrong += page.object_problems(document, "the-document", line)
+        wrong += [(line, text) for text in schema.problems(document)]
         ran.add(document["command"])
-        if "result" in document:
-            sections = page.results[document["command"]]
-            wrong += page.best(document["result"], sections, line)
     assert wrong == []
-    assert page.unused() == []
-    assert ran == {None, *page.results}
+    assert sorted(schema.left) == []
+    assert ran == {None, *schema.results}
 
 
-def test_every_command_with_json_is_on_the_page() -> None:
+def test_every_command_with_json_is_in_the_schema() -> None:
     printing = {name for name, command in COMMANDS.items() if "as_json" in command.options}
     assert {*Documented().results} == printing
 
 
-# docs/reference/job-file.md describes the notes that job files have, and the files of batches.
+# The comments of the tables describe the notes that job files have.
 
 
-TEXT = (ROOT / "docs" / "reference" / "job-file.md").read_text()
-OF_ONE, _, OF_BATCH = TEXT.partition("## Batches\n")
 SECRET = "a-very-secret-word"
 RECIPE = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:3"))
 
@@ -355,17 +329,14 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(outcome.job)
 
 
-def test_the_page_has_the_version(job: Path) -> None:
-    assert f"`version` in the table [`meta`](#meta) is {VERSION}." in OF_ONE
-
-
-def test_the_page_has_every_note_of_a_job(job: Path) -> None:
-    names = re.findall(r"^- ((?:`\w+`(?:, )?)+): ", OF_ONE.partition("## Notes\n")[2], re.MULTILINE)
-    page = {*re.findall(r"`(\w+)`", " ".join(names))}
-    source = "".join(path.read_text() for path in (ROOT / "migrate" / "zarrlift" / "jobs").rglob("*.py"))
+def test_every_note_of_a_job_is_described_and_no_other(job: Path) -> None:
+    folder = ROOT / "migrate" / "zarrlift" / "jobs"
+    described = re.findall(r"^# - ([\w, ]+): ", (folder / "ledger" / "schema.py").read_text(), re.MULTILINE)
+    names = {*", ".join(described).split(", ")}
+    source = "".join(path.read_text() for path in folder.rglob("*.py"))
     read = {*re.findall(r'\bfact\("(\w+)"\)', source)}
-    assert notes(job) | read <= page
-    assert {name for name in page if not re.search(rf'"{name}"|\b{name}=', source)} == set()
+    assert notes(job) | read <= names
+    assert {name for name in names if not re.search(rf'"{name}"|\b{name}=', source)} == set()
 
 
 def test_a_job_holds_no_credentials(job: Path) -> None:
@@ -373,24 +344,16 @@ def test_a_job_holds_no_credentials(job: Path) -> None:
     assert SECRET.encode() not in job.read_bytes()
 
 
-def test_the_page_has_every_member_of_the_reason_of_a_refused_archive(job: Path) -> None:
-    (job.parent / "broken.zarr").mkdir()
-    made = zarrlift.batch(str(job.parent / "broken.zarr"), to=str(job.parent / "{name}-3.zarr"))
-    reason = json.loads((job.parent / "broken-3.zarr.zarrlift.refused").read_text())
-    assert made.outcome.counts == {"refused": 1}
-    assert {*re.findall(r"^- `(\w+)`: ", OF_BATCH, re.MULTILINE)} == reason.keys()
+# docs/design/stored-form.md: the bytes that it shows are those that the layers store.
 
-
-# docs/transformers/write-back.md: the bytes that it shows are those that the layers store.
-
-STORED_FORMAT = (Path(__file__).parents[2] / "docs/transformers/write-back.md").read_text(encoding="utf-8")
+STORED_FORMAT = (Path(__file__).parents[2] / "docs/design/stored-form.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"```text\n((?:[0-9a-f]{8}  .+\n)+)```", STORED_FORMAT)
 DOCUMENT = json.loads(STORED_FORMAT.partition("```json\n")[2].partition("```")[0])
 
 
 def test_every_layer_that_metadata_may_name_is_on_the_page_and_no_other() -> None:
     layers = {name for name in registry.names() if registry.find(name).in_metadata}
-    assert set(re.findall(r"^### zarrstack\.(\w+)$", STORED_FORMAT, re.MULTILINE)) == layers
+    assert set(re.findall(r"^## zarrstack\.(\w+)$", STORED_FORMAT, re.MULTILINE)) == layers
 
 
 def test_the_page_shows_the_bytes_of_a_shard_and_the_document_of_its_array(tmp_path: Path) -> None:

@@ -273,7 +273,7 @@ def task_bytes(total: int) -> int:
     """Bytes to read per task, for an array of `total` stored bytes.
 
     About sixty tasks of up to 64 MB, so that workers finish together; from 64 GB on, about a thousand of up
-    to 512 MB, which take some ten seconds at the rates of docs/design/decisions.md.
+    to 512 MB, which take some ten seconds at the rates of docs/design/0024.
     """
     return min(max(total // 1024, min(total // 64, _SHORT_TASK), _MIN_TASK), TASK_LIMIT // 2)
 

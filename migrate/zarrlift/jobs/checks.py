@@ -3,7 +3,7 @@
 Loading zarr-python takes as long as moving half a gigabyte, and longer than loading the rest of this project.
 A run that starts from the command line therefore has a copy of its process load it, forked before this one
 parses its words, while the archive is being read. Without the copy, 2,000 arrays in place take 1.26 times as
-long, and 1.25 times if it is forked only when the archive has been read (docs/design/decisions.md). As a
+long, and 1.25 times if it is forked only when the archive has been read (docs/design/0024). As a
 further benefit, the reader that verifies the result shares no memory with the code that wrote it.
 
 The checks run in this process if a copy is impossible: a library caller owns the process, zarr is already

@@ -1,7 +1,7 @@
 """What applies to the whole process, and is done only if the command line owns the process.
 
 Without the rules for garbage collection, 2,000 arrays in place take 1.17 times the processor time; without
-those for the allocator, gzip to zstd takes 1.2 times as long (docs/design/decisions.md).
+those for the allocator, gzip to zstd takes 1.2 times as long (docs/design/0024).
 """
 
 from __future__ import annotations

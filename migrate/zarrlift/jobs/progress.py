@@ -2,7 +2,7 @@
 
 Bytes are stored bytes of the source; bytes that are read twice count twice. Estimates of the plan are
 corrected by what has been read, so progress never exceeds 100 percent. The time left is what is left at the
-rate of the last minute, or of the bar's last seconds (docs/design/decisions.md has the errors of both).
+rate of the last minute, or of the bar's last seconds (docs/design/0014 has the errors of both).
 
 What shows progress never fails a migration: if its terminal disappears, the output stops.
 """

@@ -41,7 +41,7 @@ _PER_ARRAY: Final = frozenset({"shape", "attributes"})
 _KEPT: Final = 4096
 _differences: Final[dict[tuple[str, str, int], list[Difference]]] = {}
 """Those of documents and layouts that are equal but for shape and attributes: without them, 2,000 arrays in
-place take 1.35 times the processor time (docs/design/decisions.md).
+place take 1.35 times the processor time (docs/design/0024).
 """
 
 

@@ -5,7 +5,7 @@ zlib RFC 1950, deflate RFC 1951, gzip RFC 1952. Inflating is bounded: one byte m
 and its presence is an error, so a decompression bomb costs no more than its chunk.
 
 Where they are installed, libdeflate encodes, and decodes payloads that it accepts, and isal encodes
-data that hardly shrinks; docs/design/decisions.md has the comparison. zlib decides all other cases: several
+data that hardly shrinks; docs/design/0016 has the comparison. zlib decides all other cases: several
 members, padding, and damaged payloads. The errors are therefore the same with and without them. One
 difference remains: libdeflate 0.9.0 accepts a block that declares 287 or 288 literal codes, or 31 or 32
 distances, if it uses none of those, and zlib rejects it. No encoder writes such blocks, and the checksum

@@ -7,7 +7,7 @@ All frame and block headers are parsed before anything is unpacked: this determi
 and its decoded size if the frames state it.
 
 Noise is encoded without the table of long matches of level 3: noise has no such matches, and the table does
-not fit into the cache. docs/design/decisions.md has the figures.
+not fit into the cache. docs/design/0016 has the figures.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class Documents:
     """The documents of an archive, each parsed once.
 
     Documents with equal content are one object, so work on one of them serves all: without this, 2,000 equal
-    arrays in place take 1.43 times the processor time (docs/design/decisions.md).
+    arrays in place take 1.43 times the processor time (docs/design/0024).
     """
 
     def __init__(self) -> None:

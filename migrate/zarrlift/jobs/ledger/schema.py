@@ -233,20 +233,55 @@ class JobRecord:
         return {name: text for name, text in notes.items() if text is not None}
 
 
-# The comments are those of the reference (docs/reference/generate.py).
+# The notes in `meta`:
+# - version: Version of the file.
+# - id: Eight hexadecimal digits, part of temporary names.
+# - state: incomplete, done, finished or undone.
+# - plan: The plan without nodes, in JSON: source, destination, recipe.
+# - created, updated: Times of creation and of the last record, in Unix time.
+# - beside: Of a file beside its result, whose name is not stored: a digest of the file's path.
+# - home: Of any other file, its path.
+# - root: In JSON: real path of the folder that contains the result, where the result is if it was a link
+#   when the job began, and the mount point that contains it. A result whose path leads elsewhere later is
+#   refused.
+# - source_place, source_relative: The place of the source as given, and its path relative to the file.
+# - source_options, destination_options: Storage options in JSON, without secrets.
+# - source_through, dest_through, link, overwrite: The options of migrate; yes for a switch.
+# - set_aside: yes when the replaced tree has been moved aside.
+# - run: The last run, in JSON: host, boot and process (owner), its number, when it began, when chunks
+#   started moving and when it ended (null while it runs, and after a kill), the bytes that earlier runs had
+#   read (bytes_before), the duration of all runs in seconds, and versions of packages.
+# - retries: Requests that were repeated.
+# - under_way: With a limit of the bandwidth: bytes of the source that running tasks have read.
+# - silent: While a server does not answer: Unix time of its last answer, the attempt, and whether it
+#   answers with errors, in JSON.
+# - rate: Bytes per second in the last minute of the run that was measured.
+# - checked, verified: How much was compared before arrays were published, and by verify since the last
+#   change.
+# - figures: Of a job that is done: the arrays, objects, bytes read and bytes written, as a list in JSON.
+# - root_document: Digest of the root's zarr.json as written.
+# - hiding: The path of an array whose document is removed until its missing chunks are written again.
+# - branch: Of an Icechunk destination: the snapshot of main with which the job began.
+# - update: What is asked of an update that is not complete, in JSON.
+# - last_update: The paths of the arrays that the last update changes, as a list in JSON.
+# - undoing: yes when an undo has started; emptied when it has only directories left to remove.
+# - uncompared: yes if work that a power failure may have lost could not be compared, because the source had
+#   changed.
+#
+# Text that is not valid UTF-8, such as names of files, is stored as a BLOB.
 SCHEMA: Final = """
 CREATE TABLE meta (  -- Notes on the job.
-    name TEXT PRIMARY KEY,  -- Name of a [note](#notes).
+    name TEXT PRIMARY KEY,  -- Name of a note.
     value TEXT NOT NULL  -- Its value; numbers and JSON are text too.
 ) WITHOUT ROWID;
 CREATE TABLE node (  -- One row for each node of the plan.
     id INTEGER PRIMARY KEY,  -- Number of the node.
     path TEXT NOT NULL,  -- Its path, without a leading slash.
     kind TEXT NOT NULL,  -- `array`, `group` or `refusal`.
-    plan TEXT NOT NULL,  -- Its [plan](json.md#planned-array) in JSON, without what `common` has.
+    plan TEXT NOT NULL,  -- Its plan in JSON, without what `common` has.
     state TEXT NOT NULL,  -- `pending`, `done` (published), `failed` or `refused`.
     published_ns INTEGER,  -- Modification time of its `zarr.json`, in nanoseconds.
-    problems TEXT,  -- Why it failed: a list of [problems](json.md#problem) in JSON.
+    problems TEXT,  -- Why it failed: a list of problems in JSON.
     route TEXT,  -- Of an array.
     tasks INTEGER,  -- Number of its tasks, of both passes.
     moves INTEGER,  -- Whether its last pass has tasks.

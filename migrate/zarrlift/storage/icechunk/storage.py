@@ -1,7 +1,7 @@
 """An Icechunk repository as `Storage`: its branch `main` to read, or a job's branch to write to.
 
 Writing goes to a branch of the job: `begin` commits the documents of all nodes, `checkpoint` what was written
-since, and `publish` moves `main`, which readers see. docs/design/decisions.md has the reasons.
+since, and `publish` moves `main`, which readers see. docs/design/0021 has the reasons.
 """
 
 from __future__ import annotations

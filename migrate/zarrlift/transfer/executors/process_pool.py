@@ -3,7 +3,7 @@
 A new process starts for its first call, and again after its death: one that dies loses only its own call. A
 copy is made in milliseconds, as a process with a single thread may do (`process_tuning.may_fork`); a new
 interpreter takes as long as copying ten thousand tiny files. Without copies, 21,952 chunks of 3.3 KB take 1.4
-times as long (docs/design/decisions.md). Both end with this process, even if it is killed.
+times as long (docs/design/0024). Both end with this process, even if it is killed.
 
 Python's own `ProcessPoolExecutor` fails as a whole if a process dies, without saying which call was the
 cause, and in Python 3.11 it may leave calls unanswered: its thread reads what `submit` changes.

@@ -72,7 +72,7 @@ class Expected:
     """One of them, if the array is visible."""
     mixed: bool = False
     """Whether each object may be of any of them: an update that replaces objects one by one was not completed
-    (docs/howto/updating.md).
+    (docs/howto/jobs.md).
     """
     overlays: dict[tuple[int, ...], Values] = field(default_factory=dict)
     """Objects that users have written into the result, by their position."""

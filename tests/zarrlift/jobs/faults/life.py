@@ -327,7 +327,7 @@ class Life:
             if self.play.told.wrong or (ended is not None and ended.code == 0 and step[0] == "update"):
                 return
         if ended is not None and "undo the job" in ended.out + ended.err:
-            return  # a source that changed beneath recorded work (docs/howto/resuming.md)
+            return  # a source that changed beneath recorded work (docs/howto/jobs.md)
         self._dead_end(site, "cannot be brought up to date", ended)
 
     def _take_back(self, site: Site) -> None:

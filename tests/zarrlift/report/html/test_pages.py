@@ -441,7 +441,7 @@ print(json.dumps([[dict(output) for output in cell.outputs] for cell in notebook
 @pytest.mark.needs_reader("engines")
 @pytest.mark.slow(one_in=25)
 def test_the_cells_of_the_docs_are_shown_by_a_kernel(tmp_path: Path) -> None:
-    page = Path(__file__).parents[4] / "docs" / "howto" / "long-jobs.md"
+    page = Path(__file__).parents[4] / "docs" / "howto" / "jobs.md"
     _, _, section = page.read_text().partition("## In a notebook\n")
     cells = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     # As the page says: a kernel's loop is running.
