@@ -31,6 +31,7 @@ from workloads import WORKLOADS, Workload
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 SPEED = DOCS / "explanation" / "speed.md"
+FIGURES = SPEED.with_name("speed-figures.txt")
 CHART = SPEED.with_name("speed-peers.svg")
 END = "<!-- end of figures -->"
 PROGRAMS = {
@@ -56,7 +57,7 @@ class Group:
 
 STORE = ("tensorstore", "obstore", "s3fs", "aiobotocore")
 GROUPS = {
-    "files": Group(SPEED, packages=("tensorstore", "zarrs", "dask", "deflate", "isal", *PROGRAMS)),
+    "files": Group(FIGURES, packages=("tensorstore", "zarrs", "dask", "deflate", "isal", *PROGRAMS)),
     "updates": Group(SPEED),
     "object store": Group(SPEED, packages=STORE, needs=("aiohttp", *STORE)),
     "interpreter lock": Group(SPEED, "interpreter_lock.py", needs=("py-spy",)),
