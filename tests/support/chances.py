@@ -50,6 +50,19 @@ def examples(count: int, **options: Any) -> hypothesis.settings:
     return hypothesis.settings(max_examples=fewer(count), **options)
 
 
+def json_values(
+    words: Iterable[str] = (), *, keys: Iterable[str] = (), leaves: int = 6
+) -> st.SearchStrategy[Any]:
+    """Any JSON, NaN too; some texts are `words`, and objects have the `keys` if there are any."""
+    plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6)
+    names = st.sampled_from([*keys]) if keys else st.text(max_size=3)
+    return st.recursive(
+        plain | st.sampled_from([*words]) if words else plain,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+        max_leaves=leaves,
+    )
+
+
 # Random operations on a store, held against a dictionary; for keys that a test draws itself.
 
 

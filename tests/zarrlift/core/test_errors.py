@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import pytest
 from hypothesis import given
@@ -15,7 +13,7 @@ from hypothesis import strategies as st
 from zarrlift import errors
 from zarrlift.core import problems as problems_of
 from zarrlift.errors import KINDS
-from zarrstack.core.errors import ChunkError, MetadataError, Problem, ZarrstackError
+from zarrstack.core.errors import MetadataError, Problem, ZarrstackError
 
 FIELDS = {"node": "a/b", "key": "a/b/0.0", "found": "3", "expected": "4", "advice": "Look again."}
 
@@ -78,13 +76,6 @@ def test_an_error_survives_pickling_and_copying(error):
         assert twin.args == original.args
 
 
-def test_an_error_of_a_worker_process_arrives_whole():
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        error = pool.submit(_fail_at_home).exception()
-    assert type(error) is ChunkError
-    assert error.problem == Problem(kind="chunk", message="it broke", **FIELDS)
-
-
 @given(problems)
 def test_a_problem_survives_json(problem):
     assert Problem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
@@ -128,9 +119,3 @@ def test_its_text_says_where_and_what(fields, text):
 def test_old_handlers_still_catch_them(kind, builtin):
     with pytest.raises(builtin):
         fail(KINDS[kind].__name__)
-
-
-def _fail_at_home():
-    from zarrstack.core.errors import ChunkError
-
-    raise ChunkError("it broke", node="a/b", key="a/b/0.0", found="3", expected="4", advice="Look again.")

@@ -26,7 +26,6 @@ from zarrstack.core.errors import ChunkError
 
 MEGABYTE = 1 << 20
 LIBRARIES = {"zlib": None, "libdeflate": libdeflate}
-PAIRS = list(itertools.product(LIBRARIES, repeat=2))
 CODECS = ("gzip", "numcodecs.zlib")
 RNG = np.random.default_rng(11)
 DATA = {
@@ -85,18 +84,6 @@ def test_without_the_module_zlib_does_it_all(monkeypatch):
 # ----- round trips
 
 
-@pytest.mark.parametrize(("writer", "reader"), PAIRS, ids="-".join)
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("kind", DATA)
-@pytest.mark.parametrize("level", [-1, 0, 1, 6, 9])
-def test_what_one_library_writes_the_other_reads(writer, reader, codec, kind, level):
-    compiled = compile_bytes_codec(CodecSpec(codec, {"level": level}))
-    data = DATA[kind]
-    payload = with_library(writer, compiled.encode, data)
-    for size in (exactly(data), Size(len(data) + 1000, exact=False)):
-        assert with_library(reader, compiled.decode, payload, size) == data
-
-
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.binary(max_size=3000), repeats=st.integers(1, 40), level=st.integers(-1, 9))
 def test_any_bytes_come_back_from_either_library(codec, data, repeats, level):
@@ -108,24 +95,26 @@ def test_any_bytes_come_back_from_either_library(codec, data, repeats, level):
 
 
 @pytest.mark.parametrize("kind", DATA)
-@pytest.mark.parametrize("level", range(-1, 10))
-def test_every_reader_takes_what_is_written(library, kind, level):
+def test_every_reader_takes_what_is_written(library, kind):
     data = DATA[kind]
-    member = bytes(deflate.gzip_compress(data, level))
-    stream = bytes(deflate.zlib_compress(data, level))
-    assert member[:10] == deflate.GZIP_HEADER
-    assert gzip.decompress(member) == data
-    assert zlib.decompress(stream) == data
-    if data:  # numcodecs itself cannot decode what holds nothing
-        assert bytes(numcodecs.GZip().decode(member)) == data
-        assert bytes(numcodecs.Zlib().decode(stream)) == data
+    for level in range(-1, 10):
+        member = bytes(deflate.gzip_compress(data, level))
+        stream = bytes(deflate.zlib_compress(data, level))
+        assert member[:10] == deflate.GZIP_HEADER
+        assert gzip.decompress(member) == data
+        assert zlib.decompress(stream) == data
+        for name in LIBRARIES:
+            assert with_library(name, deflate.gzip_decompress, member, exactly(data)) == data
+            assert with_library(name, deflate.zlib_decompress, stream, exactly(data)) == data
+        if data:  # numcodecs itself cannot decode what holds nothing
+            assert bytes(numcodecs.GZip().decode(member)) == data
+            assert bytes(numcodecs.Zlib().decode(stream)) == data
 
 
-@pytest.mark.parametrize("level", range(-1, 10))
-def test_a_level_gives_about_the_size_that_it_gives_with_zlib(level):
-    for data in DATA.values():
+def test_a_level_gives_about_the_size_that_it_gives_with_zlib():
+    for level, data in itertools.product(range(-1, 10), DATA.values()):
         plain, fast = (len(with_library(name, deflate.gzip_compress, data, level)) for name in LIBRARIES)
-        assert fast <= 1.05 * plain + 16
+        assert fast <= 1.05 * plain + 16, level
 
 
 def test_level_6_does_not_give_twice_the_size_for_label_images():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import pickle
 import random
@@ -26,7 +25,7 @@ from tests.support.optional_archives import optional, seen_by_zarr2, tiff
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codec_table import TABLE
-from zarrlift.core.codecs import registry, tiff_directories, zstd
+from zarrlift.core.codecs import tiff_directories, zstd
 from zarrlift.core.codecs.base import Size
 from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.codecs.registry import compile_bytes_codec
@@ -221,21 +220,6 @@ def test_every_name_has_a_codec() -> None:
         codec = compile_bytes_codec(spec, np.dtype("<f4"))
         with pytest.raises(UnsupportedError, match="is read, but not written"):
             codec.encode(b"")
-
-
-@pytest.mark.parametrize(("name", "package"), PACKAGES.items())
-def test_without_its_package_a_codec_is_refused_by_the_package(
-    name: str, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(registry, "find_spec", lambda wanted: None if wanted == package else find(wanted))
-    document = {
-        "shape": [4], "dtype": "<f4", "order": "C", "filters": None,
-        "compressor": {"id": name.removeprefix("numcodecs."), "header": True} if "image" in name
-        else {"id": name.removeprefix("numcodecs.")},
-    }  # fmt: skip
-    _, _, problems = read_chain(document, np.dtype("<f4"))
-    assert f"expected {package}. Install it: pip install {package} (the extra codecs)" in str(problems[0])
 
 
 @pytest.mark.parametrize(

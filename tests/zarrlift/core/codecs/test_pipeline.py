@@ -67,8 +67,11 @@ def v2_spec(numcodec):
     return CodecSpec(name if name in PLAIN else f"numcodecs.{name}", config)
 
 
-@pytest.mark.parametrize("compressor", [None, numcodecs.Blosc("zstd", 3, -1), numcodecs.LZ4()], ids=str)
-@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(
+    ("order", "compressor"),
+    [("C", None), ("F", numcodecs.Blosc("zstd", 3, -1)), ("C", numcodecs.LZ4())],
+    ids=["C", "F blosc", "C lz4"],
+)
 @pytest.mark.parametrize("case", V2_FILTERS)
 def test_v2_filters_mean_here_what_they_mean_to_zarr(case, order, compressor, monkeypatch):
     dtype, filters = V2_FILTERS[case]
@@ -191,21 +194,8 @@ def test_signalling_nans_and_minus_zero_survive_every_path():
     for endian in ("little", "big"):
         for head in ((), (transpose(1, 0),)):
             pipeline = Pipeline(Chain((*head, bytes_codec(endian))), (2, 3), DataType("float32"))
-            assert pipeline.decode(pipeline.encode(bits.view("<f4"))).tobytes() == bits.tobytes()
-            assert (
-                pipeline.decode(pipeline.encode(bits.view("<f4").astype(">f4"))).tobytes() == bits.tobytes()
-            )
-
-
-@pytest.mark.parametrize("shape", [(70, 90, 65), (1000, 300), (64, 3, 2, 800)], ids=str)
-def test_large_arrays_are_turned_in_blocks_without_a_gap(shape):
-    values = np.random.default_rng(2).integers(0, 2**32, shape, dtype="u4")
-    reverse = range(len(shape))[::-1]
-    for order in (reverse, np.roll(range(len(shape)), 1).tolist()):
-        pipeline = Pipeline(Chain((transpose(*order), bytes_codec("big"))), shape, DataType("uint32"))
-        payload = bytes(memoryview(pipeline.encode(values)))
-        assert payload == values.transpose(*order).astype(">u4").tobytes()
-        assert same_bits(pipeline.decode(payload), values)
+            for array in (bits.view("<f4"), bits.view("<f4").astype(">f4")):
+                assert pipeline.decode(pipeline.encode(array)).tobytes() == bits.tobytes()
 
 
 def test_struct_fields_may_differ_in_byte_order():
@@ -382,6 +372,8 @@ def test_decoding_copies_nothing_it_need_not():
     assert np.shares_memory(pipeline.decode(payload), np.frombuffer(payload, "u1"))
     encoded = pipeline.encode(VALUES)
     assert np.shares_memory(np.frombuffer(encoded, "u1"), VALUES)
+    array = np.zeros((300, 300), "<f8")
+    assert in_c_order(array, np.dtype("<f8")) is array
 
 
 # Any array comes into C order and a byte order bit by bit, in one cast or in blocks.
@@ -441,8 +433,3 @@ def test_any_order_of_axes_and_any_step_arrives(data):
     array = base[tuple(slice(None, None, step) for step in steps)]
     array = array.transpose(data.draw(st.permutations(range(len(shape)))))
     assert np.array_equal(in_c_order(array, np.dtype("<u4")), array)
-
-
-def test_what_lies_right_is_not_copied():
-    array = np.zeros((300, 300), "<f8")
-    assert in_c_order(array, np.dtype("<f8")) is array

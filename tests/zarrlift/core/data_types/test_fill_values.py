@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.chances import json_values
 from tests.support.documents import of_three, read_by_tensorstore, read_by_zarr
 
 from zarrlift.core.data_types.compare import same_bits
@@ -292,14 +293,10 @@ def test_every_struct_survives(head, characters):
     assert fill_from_json(json.loads(text), DEEP).tobytes() == raw
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
-    max_leaves=5,
-)
+JSON = json_values()
 
 
-@given(json_values, st.sampled_from([row[0] for row in EXACT.values()]))
+@given(JSON, st.sampled_from([row[0] for row in EXACT.values()]))
 def test_any_json_is_a_value_or_one_clear_error(data, data_type):
     try:
         value = fill_from_json(data, data_type)
@@ -307,37 +304,3 @@ def test_any_json_is_a_value_or_one_clear_error(data, data_type):
         return
     if not (data_type is TIMELESS and not np.isnat(value)):
         assert same_bits(fill_from_json(fill_to_json(value, data_type), data_type), value)
-
-
-SAME = {
-    "byte order": (np.array([1, 2], ">i4"), np.array([1, 2], "<i4"), True),
-    "NaN payloads": (np.array([0x7FC00001], "u4").view("f4"), np.array([np.nan], "f4"), False),
-    "same NaN, other byte order": (
-        np.array([0x7FA00001], "<u4").view("<f4"),
-        np.array([0x7FA00001], ">u4").view(">f4"),
-        True,
-    ),
-    "sign of zero": (np.array([0.0]), np.array([-0.0]), False),
-    "types": (np.zeros(2, "i4"), np.zeros(2, "f4"), False),
-    "lengths of text": (np.array(["a"], "U3"), np.array(["a"], "U4"), False),
-    "shapes": (np.zeros((2, 1)), np.zeros(2), False),
-    "Fortran order": (np.asfortranarray(np.arange(6).reshape(2, 3)), np.arange(6).reshape(2, 3), True),
-    "structs": (np.zeros(2, [("a", ">i4")]), np.zeros(2, [("a", "<i4")]), True),
-    "structs with padding": (
-        np.frombuffer(b"\1\7\7\7\1\0\0\0", np.dtype([("a", "i1"), ("b", "i4")], align=True)),
-        np.frombuffer(b"\1\0\0\0\1\0\0\0", np.dtype([("a", "i1"), ("b", "i4")], align=True)),
-        True,
-    ),
-    "no bytes": (np.zeros(2, "V0"), np.zeros(2, "V0"), True),
-    "objects": (np.array(["a", None, 1], object), np.array(["a", None, 1], object), True),
-    "objects of other types": (np.array([1], object), np.array([True], object), False),
-    "floats in objects": (np.array([[0.0]], object), np.array([[-0.0]], object), False),
-    "nested": (np.array([{"a": [1, np.nan]}], object), np.array([{"a": [1, np.nan]}], object), True),
-    "scalars": (np.float32(1), np.float32(1), True),
-}
-
-
-@pytest.mark.parametrize(("a", "b", "same"), SAME.values(), ids=SAME)
-def test_sameness_is_of_bits(a, b, same):
-    assert same_bits(a, b) is same
-    assert same_bits(b, a) is same

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.chances import json_values
 
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codec_spec import CodecSpec
@@ -470,18 +471,11 @@ def test_a_chunk_may_be_empty_where_its_axis_is():
 
 # ----- any input
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
-    | st.sampled_from(["0x", "0b01", "C", "F", "<f8", "r16", "NaN", "regular", "/"])
-    | st.sampled_from([GZIP["type"], SHARDING, STRUCT]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["extension", "type", "fallback", "codec"])
-        | st.sampled_from(["configuration", "chunk_shape", "separator", "x"]),
-        inner, max_size=4,
-    ),
-    max_leaves=8,
-)  # fmt: skip
+JSON = json_values(
+    ["0x", "0b01", "C", "F", "<f8", "r16", "NaN", "regular", "/", GZIP["type"], SHARDING, STRUCT],
+    keys=("extension", "type", "fallback", "codec", "configuration", "chunk_shape", "separator", "x"),
+    leaves=8,
+)
 
 
 @given(st.dictionaries(st.sampled_from([*EXAMPLE, *PYTHON, "storage_transformers", "x"]), JSON, max_size=3))

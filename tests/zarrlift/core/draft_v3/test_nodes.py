@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.chances import json_values
 
 from zarrlift.core.draft_v3.nodes import (
     Dialect,
@@ -231,18 +232,7 @@ def test_keys_of_a_saved_plan_are_checked(data):
 
 # ----- any input
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["extension", "type", "metadata_key_suffix", "must_understand"]),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=8,
-)
+JSON = json_values(keys=("extension", "type", "metadata_key_suffix", "must_understand"), leaves=8)
 
 
 @given(st.dictionaries(st.sampled_from([*ZARR_PYTHON_ENTRY, "attributes", "x"]), JSON, max_size=4))

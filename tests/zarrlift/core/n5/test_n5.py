@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.chances import json_values
 from tests.support.fixtures_index import FixtureObjects, archive, archives
 
 from zarrlift.core.codec_spec import CodecSpec
@@ -373,11 +374,7 @@ def test_each_member_is_needed(missing):
     assert dataset is None and missing in str(problems[0])
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=6,
-)
+JSON = json_values()
 NAMES = (
     "type",
     "level",
