@@ -39,6 +39,8 @@ class ChunkColumns:
     def __init__(self, most: int = MAX_IN_MEMORY) -> None:
         """`most`: number of rows kept in memory."""
         self._most = most
+        self.total_bytes = 0
+        """The sum of all sizes."""
         self._indexes, self._sizes, self._versions = array("q"), array("q"), array("q")
         self._file: IO[bytes] | None = None
         self._runs: list[int] = []
@@ -46,6 +48,7 @@ class ChunkColumns:
 
     def add(self, index: int, size: int, version: int) -> None:
         """Add a row."""
+        self.total_bytes += size
         self._indexes.append(index)
         self._sizes.append(size)
         self._versions.append(version)
@@ -63,6 +66,7 @@ class ChunkColumns:
 
     def extend(self, indexes: Indexes, sizes: Indexes, versions: Indexes) -> None:
         """Add rows."""
+        self.total_bytes += int(sizes.sum())
         self._indexes.frombytes(indexes.tobytes())
         self._sizes.frombytes(sizes.tobytes())
         self._versions.frombytes(versions.tobytes())

@@ -156,7 +156,7 @@ def inventory_of(listing: ChunkScan) -> Inventory:
         indexes=indexes,
         sizes=facts[1],
         versions=facts[2],
-        total_bytes=int(sizes.sum()) if listing.sized else None,
+        total_bytes=listing.chunks.total_bytes if listing.sized else None,
         certain=True,
         fingerprint=fingerprint_of(*facts),
         unclaimed=tuple(listing.unclaimed),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError
@@ -57,6 +58,42 @@ _GROWN: Final = 1.2
 _WORTH_NOTING: Final = 4096
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Conversion:
+    """What arrays have in common whose layouts and recipes are the same objects."""
+
+    source: Layout
+    destination: Layout
+    notes: _Notes
+    """Problems with the destination, without nodes."""
+    route: Route
+    blocks: Blocks | Problem | None
+    buffers: int
+    """Bytes of each worker for pending requests."""
+
+    @cached_property
+    def head(self) -> JSONObject:
+        """The result's `zarr.json` without attributes."""
+        return array_head(self.destination)
+
+    @cached_property
+    def exact_size(self) -> int | None:
+        """The size in bytes of every stored chunk of the source, if they have one."""
+        return exact_size(self.source)
+
+    @cached_property
+    def unfit(self) -> Problem | None:
+        """A refusal of any chunk; without chunks, every reader finds only the fill value."""
+        return memory_problem(self.source) or fit_problem(self.source)
+
+    @cached_property
+    def memory(self) -> int | None:
+        """Bytes of one worker where chunks are moved one by one."""
+        if self.route.name == "stay":
+            return None
+        return memory_of_pairs(self.source, self.destination, self.buffers)
+
+
 @dataclass(eq=False)
 class ArrayPlanner:
     """Plans the arrays of one archive."""
@@ -86,13 +123,9 @@ class ArrayPlanner:
         """
         self._trailing = TrailingBytes(self.storage)
         self._several = SeveralFrames(self.storage)
-        self._destination = IdentityCache(self._new_destination)
-        self._named = IdentityCache(lambda layout, names: replace(layout, dimension_names=names))
         self._equal = IdentityCache(equal_layout)
-        self._way = IdentityCache(self._new_way)
+        self._conversion = IdentityCache(self._new_conversion)
         self._countable = IdentityCache(require_countable)
-        self._head = IdentityCache(array_head)
-        self._exact_size = IdentityCache(exact_size)
         self._strict = IdentityCache(strict_attributes)
 
     def plan(
@@ -112,9 +145,15 @@ class ArrayPlanner:
         kept = self.in_place or recipe.codecs.mode == "keep"
         source, several = self._several.described(node.path, source, inventory, kept=kept)
         problems.extend(several)
-        destination, attributes, notes = self._result(node, source, recipe, inventory)
+        change = self.applied.change(node.path)
+        if recipe.shards is None:
+            conversion = self._conversion(source, recipe, change.dimension_names, node.fill_is_null)
+        else:
+            conversion = self._sharded(node, source, recipe, change.dimension_names, inventory)
+        source, destination, route = conversion.source, conversion.destination, conversion.route
+        problems.extend(located(conversion.notes, node.path, _document_key(node)))
+        attributes, notes = self.attributes(node, change, recipe)
         problems.extend(notes)
-        route, blocks = self._way(source, destination, recipe)
         if self.in_place and route.name != "stay":
             raise UsageError(
                 "in place only metadata is added, but this recipe changes chunks",
@@ -122,22 +161,24 @@ class ArrayPlanner:
                 found=f"a change of {route.reason}",
                 advice="Migrate to a new destination, or omit the option.",
             )
-        problems.extend(self._source_problems(node, source, inventory, route, recipe))
+        problems.extend(self._source_problems(node, conversion, inventory, recipe))
         document: JSONObject = {}
         if not any_refusal(problems):
             # The layout of a refused array is the source's, which a v3 document may be unable to express.
-            document = {**self._head(destination), "attributes": attributes}
+            document = {**conversion.head, "attributes": attributes}
             contents = [legacy.content for legacy in node.documents]
             problems.extend([problem.at(node=node.path) for problem in reader_problems(document, contents)])
-        if isinstance(blocks, Problem):
-            problems.append(blocks.at(node=node.path))
-            blocks = None
+        blocks = None
+        if isinstance(conversion.blocks, Problem):
+            problems.append(conversion.blocks.at(node=node.path))
+        else:
+            blocks = conversion.blocks
         move = Move(path=node.path, source=source, destination=destination, route=route, values=recipe.values)
         ratio = None
         encodes = route.decodes or (route.name == "reframe" and isinstance(source.frame, N5Blocks))
         if self.samples is not None and encodes and inventory.certain and not any_refusal(problems):
             ratio = self.samples(move, inventory)
-        work, blocks, notes = self._work(move, inventory, blocks, ratio)
+        work, blocks, notes = self._work(move, inventory, blocks, ratio, conversion)
         problems.extend(notes)
         if blocks is not None:
             move = replace(move, block_shape=blocks.shape, piece_shape=blocks.piece, run_shape=blocks.run)
@@ -192,25 +233,18 @@ class ArrayPlanner:
         verbatim = node.documents[0].content.decode("utf-8", "surrogateescape")
         return replace(planned, verbatim=verbatim, fill_is_null=True), inventory
 
-    def _result(
-        self, node: ArrayNode, source: Layout, recipe: ArrayRecipe, inventory: Inventory
-    ) -> tuple[Layout, JSONObject, _Notes]:
-        """The layout and the attributes of the result, and problems with them."""
-        change = self.applied.change(node.path)
-        if change.dimension_names is not None:
-            source = self._named(source, change.dimension_names)
-        layout, notes = self._destined(node, source, recipe, inventory)
-        problems = located(notes, node.path, _document_key(node))
-        attributes, notes = self.attributes(node, change, recipe)
-        return layout, attributes, (*problems, *notes)
-
     def _work(
-        self, move: Move, inventory: Inventory, blocks: Blocks | None, ratio: Ratio | None
+        self,
+        move: Move,
+        inventory: Inventory,
+        blocks: Blocks | None,
+        ratio: Ratio | None,
+        conversion: _Conversion,
     ) -> tuple[Work, Blocks | None, _Notes]:
         """The work of moving the chunks, the blocks in which they are moved, and a note about two passes."""
         path, source, destination, route = move.path, move.source, move.destination, move.route
         if blocks is None:
-            memory = memory_of_pairs(source, destination, self.buffers) if route.name != "stay" else None
+            memory = conversion.memory
             work = work_of(source, destination, route, inventory, None, memory=memory, ratio=ratio)
             return work, None, ()
         if self.listing:
@@ -228,7 +262,7 @@ class ArrayPlanner:
     def attributes(self, node: Node, change: Change, recipe: ArrayRecipe) -> tuple[JSONObject, _Notes]:
         """The attributes of a node's result, and notes about them."""
         values: Mapping[str, JSON] = node.attributes if change.attributes is None else change.attributes
-        if recipe.attributes == "keep":
+        if recipe.attributes == "keep" or not values:
             return dict(values), ()
         strict, notes = self._strict(values)
         return strict, tuple([note.at(node=node.path) for note in notes])
@@ -252,53 +286,73 @@ class ArrayPlanner:
             count=None if self.inventories is None else self.inventories.count,
         )
 
-    def _destined(
-        self, node: ArrayNode, source: Layout, recipe: ArrayRecipe, inventory: Inventory
-    ) -> tuple[Layout, _Notes]:
-        """The layout of the result; only shards depend on the stored size of a chunk."""
-        if recipe.shards is None:
-            return self._destination(source, recipe, node.fill_is_null)
+    def _sharded(
+        self,
+        node: ArrayNode,
+        source: Layout,
+        recipe: ArrayRecipe,
+        names: tuple[str | None, ...] | None,
+        inventory: Inventory,
+    ) -> _Conversion:
+        """The conversion into shards, which depend on the stored size of a chunk."""
         size = mean_inner_chunk(source, inventory)
-        node = replace(node, layout=source)
-        layout, notes = destination_layout(node, recipe, in_place=self.in_place, inner_chunk_bytes=size)
-        earlier = self.earlier.get(node.path)
-        if not is_by_size(recipe.shards) or earlier is None or earlier.chunk_shape != layout.chunk_shape:
-            return layout, notes
-        if earlier.frame != layout.frame:
-            layout = replace(layout, frame=earlier.frame)
-            notes = tuple(note for note in notes if note.kind != "grid")  # the reason for other shards
-        return layout, notes
+        earlier = self.earlier.get(node.path) if is_by_size(recipe.shards) else None
+        return self._new_conversion(source, recipe, names, node.fill_is_null, size, earlier)
 
-    def _new_destination(
-        self, source: Layout, recipe: ArrayRecipe, fill_is_null: bool
-    ) -> tuple[Layout, _Notes]:
+    def _new_conversion(
+        self,
+        source: Layout,
+        recipe: ArrayRecipe,
+        names: tuple[str | None, ...] | None,
+        fill_is_null: bool,
+        inner_chunk_bytes: float | None = None,
+        earlier: Layout | None = None,
+    ) -> _Conversion:
+        if names is not None:
+            source = replace(source, dimension_names=names)
         alike = ArrayNode(path="", layout=source, fill_is_null=fill_is_null)
-        return destination_layout(alike, recipe, in_place=self.in_place)
-
-    def _new_way(
-        self, source: Layout, destination: Layout, recipe: ArrayRecipe
-    ) -> tuple[Route, Blocks | Problem | None]:
-        route = route_between(source, destination, same_place=self.in_place, values=recipe.values)
+        destination, notes = destination_layout(
+            alike, recipe, in_place=self.in_place, inner_chunk_bytes=inner_chunk_bytes
+        )
+        if (
+            earlier is not None
+            and earlier.chunk_shape == destination.chunk_shape
+            and earlier.frame != destination.frame
+        ):
+            destination = replace(destination, frame=earlier.frame)
+            notes = tuple(note for note in notes if note.kind != "grid")  # the reason for other shards
+        blocks: Blocks | Problem | None
         if source.chunk_shape == destination.chunk_shape:
-            return route, payload_blocks(source, destination, self.budget, self.buffers)
-        from .boxes import choose_blocks  # most archives keep their chunks
+            blocks = payload_blocks(source, destination, self.budget, self.buffers)
+        else:
+            from .boxes import choose_blocks  # most archives keep their chunks
 
-        return route, choose_blocks(source, destination, self.budget, self.buffers, sharing=self.sharing)
+            blocks = choose_blocks(source, destination, self.budget, self.buffers, sharing=self.sharing)
+        return _Conversion(
+            source=source,
+            destination=destination,
+            notes=notes,
+            route=route_between(source, destination, same_place=self.in_place, values=recipe.values),
+            blocks=blocks,
+            buffers=self.buffers,
+        )
 
     def _source_problems(
-        self, node: ArrayNode, source: Layout, inventory: Inventory, route: Route, recipe: ArrayRecipe
+        self, node: ArrayNode, conversion: _Conversion, inventory: Inventory, recipe: ArrayRecipe
     ) -> list[Problem]:
         """Problems found in the listing of the chunks, and in the first of them."""
+        source = conversion.source
         problems = _inventory_problems(node, source, inventory)
         if node.number_as_text and recipe.zero_fill is None:
             problems.extend(_number_as_text_problems(node, source, inventory))
         if len(inventory.indexes):
-            problems.extend(self._chunk_problems(node, source, inventory, route, recipe))
+            problems.extend(self._chunk_problems(node, conversion, inventory, recipe))
         return problems
 
     def _chunk_problems(
-        self, node: ArrayNode, source: Layout, inventory: Inventory, route: Route, recipe: ArrayRecipe
+        self, node: ArrayNode, conversion: _Conversion, inventory: Inventory, recipe: ArrayRecipe
     ) -> list[Problem]:
+        source, route = conversion.source, conversion.route
         path, storage, stays = node.path, self.storage, route.name == "stay"
         problems: list[Problem] = []
         if isinstance(source.frame, N5Blocks):
@@ -309,12 +363,9 @@ class ArrayPlanner:
             problems.append(large.at(node=path, key=source.prefix(path) + name))
         if problems:
             return problems
-        wrong = memory_problem(source, inventory) or fit_problem(source, inventory)
-        if wrong is not None:
-            problems.append(wrong.at(node=path, key=_document_key(node)))
-        elif (
-            wrong := damage_problem(path, storage, source, inventory, self._exact_size(source))
-        ) is not None:
+        if (unfit := conversion.unfit) is not None:
+            problems.append(unfit.at(node=path, key=_document_key(node)))
+        elif (wrong := damage_problem(path, storage, source, inventory, conversion.exact_size)) is not None:
             problems.append(wrong)
         elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":
             other = object_problem(path, storage, source, inventory)

@@ -5,8 +5,8 @@ this machine's memory can be neither decoded nor verified. Both are reported in 
 middle of a run.
 
 A copy omits bytes behind the end that a chunk's header states (`Pipeline.check_whole`); in place they remain,
-and some readers refuse such a chunk. Writers that leave them do so in every chunk of an array, so the first
-one shows it. In a store, where it is a request, only the first arrays are checked until one has such bytes.
+and some readers refuse such a chunk. Writers that leave them do so in every chunk of an archive, so the first
+one of the first arrays shows it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from ..core.grid.frames import N5Blocks, Shards
 from ..core.n5.blocks import has_shard_index
 from ..core.problems import note, refusal
 from ..storage.base import Storage
-from ..storage.local.storage import LocalStorage
 
 _MAX_NAMED: Final = 20
 _TOO_LARGE: Final = "Restore it from a backup, or exclude the array with --exclude."
@@ -56,8 +55,8 @@ _ALWAYS: Final = 256 << 20
 """Size of a chunk in bytes that is always accepted."""
 _TAKEN_FOR: Final = 8 << 30
 """Assumed memory in bytes of a machine that does not provide it."""
-_TRIED: Final = 4
-"""Number of arrays of a store that are checked if none has such bytes."""
+_TRIED: Final = {True: 4, False: 256}
+"""Number of arrays that are checked if none has such bytes; few where each takes a request."""
 _RESTORE: Final = "Restore the chunk from a backup and resume, or exclude the array with --exclude."
 _AGAIN: Final = (
     "It may have been truncated in transfer: resume reads it again. If that fails, restore the chunk from a "
@@ -95,14 +94,9 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
     return None
 
 
-def fit_problem(source: Layout, inventory: Inventory) -> Problem | None:
-    """A refusal if there are chunks, but the codecs cannot have encoded any of the chunk shape.
-
-    Without chunks nothing was ever encoded, and every reader finds only the fill value.
-    """
-    if not len(inventory.indexes) or not any(
-        role_of(codec.name) == "filter" for codec in source.chain.codecs
-    ):
+def fit_problem(source: Layout) -> Problem | None:
+    """A refusal of chunks if the codecs cannot have encoded any of the chunk shape."""
+    if not any(role_of(codec.name) == "filter" for codec in source.chain.codecs):
         return None
     try:
         Pipeline(source.chain, source.chunk_shape, source.data_type)
@@ -165,10 +159,8 @@ def size_problems(source: Layout, inventory: Inventory) -> Iterator[tuple[str, P
         yield name, replace(bound.too_large(f"{sizes[place]} bytes").problem, advice=_TOO_LARGE)
 
 
-def memory_problem(source: Layout, inventory: Inventory) -> Problem | None:
-    """A refusal if the decompressed size stated in a stored chunk exceeds this machine's memory."""
-    if not len(inventory.indexes):
-        return None
+def memory_problem(source: Layout) -> Problem | None:
+    """A refusal of chunks whose decompressed size exceeds this machine's memory."""
     size = prod(source.object_shape) * (source.data_type.itemsize or _OBJECT_BYTES)
     if isinstance(source.frame, Shards):
         size = max(size, source.frame.index.size(source.frame.chunks_per_shard))
@@ -203,14 +195,12 @@ class TrailingBytes:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._left = _TRIED
-        """Number of arrays that may still be checked in a store."""
+        self._tried = self._left = _TRIED[storage.requests is not None]
+        """Number of arrays that may still be checked."""
 
     def problem(self, path: str, source: Layout, inventory: Inventory, *, stay: bool) -> Problem | None:
         """A note on trailing bytes in the first chunk, which tensorstore 0.1.86 and zarrs 0.2.3 refuse."""
-        if source.chain.codecs[-1].name != "blosc" or source.frame is not None:
-            return None
-        if self._left <= 0 and not isinstance(self._storage, LocalStorage):
+        if self._left <= 0 or source.chain.codecs[-1].name != "blosc" or source.frame is not None:
             return None
         key = source.key(path, source.objects.coordinates(int(inventory.indexes[0])))
         self._left -= 1
@@ -220,7 +210,7 @@ class TrailingBytes:
             return None
         if not count:
             return None
-        self._left += _TRIED
+        self._left = self._tried
         found = f"{count} byte{'s' * (count > 1)} in the first chunk"
         if not stay:
             message = "chunks have bytes behind the end that their header states, which are not copied"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -32,8 +33,8 @@ from ..core.problems import warning
 from .plans import ArrayPlan
 from .zarr_json import array_head
 
-_ESCAPES: Final = rb"\ud", rb"\uD"
-"""JSON escapes of surrogates; a document without them needs no further check."""
+_ESCAPE: Final = re.compile(rb"\\u[dD]")
+"""The JSON escape of a surrogate; a document without one needs no further check."""
 
 
 def readings(arrays: Iterable[ArrayPlan]) -> Iterator[tuple[ArrayPlan, Reading]]:
@@ -112,7 +113,7 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
             expected="each name once",
             advice="Correct the names, or use --conventions none to leave them among the attributes.",
         )
-    if any(escape in content for content in contents for escape in _ESCAPES):
+    if any(_ESCAPE.search(content) for content in contents):
         place = _half_a_pair(document.get("attributes"), "attributes")
         if place is not None:
             yield warning(

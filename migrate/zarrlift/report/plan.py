@@ -6,8 +6,8 @@ And that of `zarrlift update --dry-run`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..core.codec_table import READERS
 from ..core.grid.frames import Shards
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ..jobs.update.steps import NodeUpdate, UpdatePlan
     from ..planning.plans import ArrayPlan, Plan
 
-T = TypeVar("T")
-_Form: TypeAlias = "Callable[[ArrayPlan], str]"
 _ROWS: Final = 12
 """Maximum number of arrays listed individually in a group; more are combined by shape and data type."""
 _EXCLUDED: Final = 5
@@ -106,48 +104,48 @@ def totals(plan: Plan) -> str:
     return text + "."
 
 
-def _of_layouts(form: Callable[[Layout, Layout], T]) -> Callable[[ArrayPlan], T]:
-    """The form of an array's two layouts, which many arrays share: made once for all of them."""
-    made = IdentityCache(form)
-    return lambda array: made(array.source, array.destination)
+class _Form(NamedTuple):
+    """What a plan tells of an array's layouts, before and after."""
+
+    shape: str
+    chunk: str
+    data_type: str
+    codecs: str
+    keys: str
+    per_shard: str
+    shard_index: str
 
 
-@_of_layouts
-def _codecs(source: Layout, destination: Layout) -> str:
-    return change_text(brief(str(source.chain)), brief(str(destination.chain)))
+_COMMON: Final = ("codecs", "keys", "per_shard")
+"""What is told once of a group if all of its arrays have it in common, and in their rows if not."""
 
 
-@_of_layouts
-def _keys(source: Layout, destination: Layout) -> str:
-    return change_text(str(source.keys), str(destination.keys))
-
-
-@_of_layouts
-def _shapes(source: Layout, destination: Layout) -> tuple[str, str, str]:
-    return (
-        shape_text(source.shape),
-        change_text(shape_text(source.chunk_shape), shape_text(destination.chunk_shape)),
-        change_text(brief(str(source.data_type)), brief(str(destination.data_type))),
+def _form_of(source: Layout, destination: Layout) -> _Form:
+    both = (source, destination)
+    return _Form(
+        shape=shape_text(source.shape),
+        chunk=change_text(*(shape_text(layout.chunk_shape) for layout in both)),
+        data_type=change_text(*(brief(str(layout.data_type)) for layout in both)),
+        codecs=change_text(*(brief(str(layout.chain)) for layout in both)),
+        keys=change_text(*(str(layout.keys) for layout in both)),
+        per_shard=_shards(both, lambda shards: shape_text(shards.chunks_per_shard)).removeprefix("none -> "),
+        shard_index=_shards(both, lambda shards: str(shards.index)),
     )
 
 
-def _shards(array: ArrayPlan, part: Callable[[Shards], str]) -> str:
+_forms: Final = IdentityCache(_form_of)
+"""Many arrays share their layouts."""
+
+
+def _form(array: ArrayPlan) -> _Form:
+    move = array.move
+    return _forms(move.source, move.destination)
+
+
+def _shards(layouts: Iterable[Layout], part: Callable[[Shards], str]) -> str:
     """What `part` gives for the shards of either side; "" without shards."""
-    frames = (array.source.frame, array.destination.frame)
-    sides = [part(frame) if isinstance(frame, Shards) else "none" for frame in frames]
+    sides = [part(layout.frame) if isinstance(layout.frame, Shards) else "none" for layout in layouts]
     return "" if sides == ["none", "none"] else change_text(*sides)
-
-
-def _index(array: ArrayPlan) -> str:
-    return _shards(array, lambda shards: str(shards.index))
-
-
-def _per_shard(array: ArrayPlan) -> str:
-    return _shards(array, lambda shards: shape_text(shards.chunks_per_shard)).removeprefix("none -> ")
-
-
-_FORMS: Final = (_codecs, _keys, _per_shard)
-"""What is told once of a group if all of its arrays have it in common, and in their rows if not."""
 
 
 def _groups(arrays: Sequence[ArrayPlan]) -> list[list[ArrayPlan]]:
@@ -160,8 +158,10 @@ def _groups(arrays: Sequence[ArrayPlan]) -> list[list[ArrayPlan]]:
         if array.source.opaque:
             alike.setdefault((array.route.name, array.route.reason, ""), []).append(array)
             continue
-        route = (array.route.name, array.route.reason, _index(array))
-        alike.setdefault((*route, _codecs(array), _keys(array)), []).append(array)
+        form, route = _form(array), array.route
+        alike.setdefault((route.name, route.reason, form.shard_index, form.codecs, form.keys), []).append(
+            array
+        )
     groups: dict[tuple[object, ...], list[ArrayPlan]] = {}
     for key, group in alike.items():
         able = next(readings(group))[1].able if len(group) == 1 else ()
@@ -176,24 +176,24 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
     reason = f" ({first.route.reason})" if first.route.reason and name != "stay" else ""
     head = f"{name}: {count}, {b.ROUTES.get(name, '')}{safe(reason)}"
     yield b.Section(title=head, heads_text=True, folded=True)
-    shared = {form: len(set(map(form, group))) == 1 for form in _FORMS}
-    whole_shards = _shards(first, lambda shards: str(shards).removeprefix("shards of "))
-    if name == "pass":
-        shared = dict.fromkeys(_FORMS, False)
+    form = _form(first)
+    every = {id(each): each for each in map(_form, group)}.values()
+    own = [part for part in _COMMON if name == "pass" or len({getattr(each, part) for each in every}) > 1]
+    both = (first.source, first.destination)
+    whole_shards = _shards(both, lambda shards: str(shards).removeprefix("shards of "))
     yield b.Pairs(
         (
-            ("codecs", _codecs(first) if shared[_codecs] else ""),
-            ("keys", _keys(first) if shared[_keys] else ""),
-            ("shards", whole_shards if shared[_per_shard] else _index(first)),
+            ("codecs", "" if "codecs" in own else form.codecs),
+            ("keys", "" if "keys" in own else form.keys),
+            ("shards", form.shard_index if "per_shard" in own else whole_shards),
             *_cost(group),
             *(_readers(group) if name != "pass" else [("read by", "what reads the source")]),
         )
     )
-    own = [form for form in _FORMS if not shared[form]]
 
     def row(*arrays: ArrayPlan) -> tuple[str, ...]:
         names = node_names((array.path for array in arrays), 1)
-        return (names, *_form(arrays[0], own), *_figures(arrays))
+        return (names, *_cells(arrays[0], own), *_figures(arrays))
 
     def rest(arrays: Sequence[ArrayPlan]) -> tuple[str, ...]:
         head = f"{count_text(len(arrays), 'more array')} (--all)"
@@ -205,7 +205,7 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
         row=row,
         most=_ROWS,
         what="array",
-        alike=lambda array: _form(array, own),
+        alike=lambda array: _cells(array, own),
         rest=rest,
     )
 
@@ -242,12 +242,14 @@ def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
     yield "not by", "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
 
 
-def _form(array: ArrayPlan, own: Sequence[_Form]) -> tuple[str, ...]:
+def _cells(array: ArrayPlan, own: Sequence[str]) -> tuple[str, ...]:
     """What a row has of an array, except for its name and its figures."""
     if array.source.opaque:
         shape, _, data_type = stated(array.document)
-        return (shape, "", data_type, *[""] * len(_FORMS))
-    return (*_shapes(array), *(form(array) if form in own else "" for form in _FORMS))
+        return (shape, "", data_type, *[""] * len(_COMMON))
+    form = _form(array)
+    parts = [getattr(form, part) if part in own else "" for part in _COMMON]
+    return (form.shape, form.chunk, form.data_type, *parts)
 
 
 def _figures(arrays: Sequence[ArrayPlan]) -> tuple[str, str, str]:
