@@ -174,10 +174,22 @@ def chunk_indexes(names: Sequence[str], keys: ChunkKeys, grid: Grid) -> Indexes:
         indexes = _all_regular(names, keys, grid)
         if indexes is not None:
             return indexes
+    return np.array(_each_index(names, keys, grid), np.int64)
+
+
+def listed_indexes(names: Sequence[str], keys: ChunkKeys, grid: Grid) -> list[int]:
+    """The same as a list."""
+    if len(names) <= _FEW:
+        return _each_index(names, keys, grid)
+    indexes: list[int] = chunk_indexes(names, keys, grid).tolist()
+    return indexes
+
+
+def _each_index(names: Sequence[str], keys: ChunkKeys, grid: Grid) -> list[int]:
     ndim = len(grid.shape)
     places = [keys.coordinates(name, ndim) for name in names]
     each = [None if place is None else grid.index(place) for place in places]
-    return np.array([NO_CHUNK if index is None else index for index in each], np.int64)
+    return [NO_CHUNK if index is None else index for index in each]
 
 
 def _all_regular(names: Sequence[str], keys: KeyEncoding | N5Keys, grid: Grid) -> Indexes | None:

@@ -368,6 +368,8 @@ _GRANULE: Final = 2 * _WHOLE
 """Nanoseconds in which files get the same time where times are whole seconds: 2 s on FAT, 1 s on exFAT."""
 _BEHIND: Final = 20_000_000
 """Nanoseconds by which the times of files may be behind the clock."""
+_FEW: Final = 64
+"""Number of times up to which Python finds the newest faster than numpy."""
 _ATTEMPTS: Final = 3
 """Maximum number of listings of a source that is being written."""
 
@@ -408,7 +410,10 @@ def list_objects(storage: Storage, path: str, **options: Any) -> tuple[Layout, I
 def _unsettled(inventory: Inventory) -> float:
     """Seconds in which a listed file may still be rewritten without another time; mostly 0."""
     versions = inventory.versions
-    if versions is None or not len(versions) or (newest := int(versions.max())) % _WHOLE:
+    if versions is None or not len(versions):
+        return 0.0
+    newest = max(versions.tolist()) if len(versions) <= _FEW else int(versions.max())
+    if newest % _WHOLE:
         return 0.0
     age = time.time_ns() - newest
     return (_GRANULE + _BEHIND - age) / _WHOLE if abs(age) < _GRANULE + _BEHIND else 0.0

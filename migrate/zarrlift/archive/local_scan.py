@@ -20,7 +20,7 @@ from ..storage.base import CLAIM, Storage
 from ..storage.local.files import storage_error
 from ..storage.local.own_names import is_own
 from ..storage.local.storage import LocalStorage
-from .chunk_columns import NO_CHUNK, ChunkColumns, chunk_indexes
+from .chunk_columns import NO_CHUNK, ChunkColumns, listed_indexes
 from .nodes import Layout
 
 _BATCH: Final = 4096
@@ -119,10 +119,9 @@ class _Scan:
         with os.scandir(directory) as every:
             while some := list(islice(every, _BATCH)):
                 batch = [entry for entry in some if entry.name not in self.passed_over]
-                indexes = chunk_indexes(
-                    [entry.name for entry in batch], self.layout.keys, self.layout.objects
-                )
-                for entry, index in zip(batch, indexes.tolist(), strict=True):
+                names = [entry.name for entry in batch]
+                indexes = listed_indexes(names, self.layout.keys, self.layout.objects)
+                for entry, index in zip(batch, indexes, strict=True):
                     if index == NO_CHUNK:
                         self.found.unclaimed_name(entry.name)
                     else:
@@ -164,8 +163,8 @@ class _Scan:
             while some := list(islice(every, _BATCH)):
                 batch = [entry for entry in some if prefix or not self._is_of_others(entry.name)]
                 names = [prefix + entry.name for entry in batch]
-                indexes = chunk_indexes(names, self.layout.keys, self.layout.objects)
-                for entry, name, index in zip(batch, names, indexes.tolist(), strict=True):
+                indexes = listed_indexes(names, self.layout.keys, self.layout.objects)
+                for entry, name, index in zip(batch, names, indexes, strict=True):
                     if entry.is_symlink() and self._leads_away(entry, name):
                         continue
                     if entry.is_dir():

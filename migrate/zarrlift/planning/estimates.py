@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -37,8 +36,7 @@ Samples: TypeAlias = Callable[[Move, Inventory], Ratio | None]
 """Samples chunks of an array: the ratio of it, or of its kind; None if that is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(NamedTuple):
     """The work of moving an array's chunks; the members are those of an `ArrayPlan`."""
 
     bytes_in: int

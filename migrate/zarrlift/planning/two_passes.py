@@ -112,7 +112,7 @@ def work_of_passes(
         run_shape=first.run,
         bounds=block_bounds(inventory, source, first, work.bytes_in),
     )
-    return replace(work, between=between, times_read=passes.times_read)
+    return work._replace(between=between, times_read=passes.times_read)
 
 
 def passes_note(passes: TwoPasses, one: Blocks) -> Problem:

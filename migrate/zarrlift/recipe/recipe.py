@@ -244,6 +244,8 @@ class Recipe:
 
     def for_array(self, path: str) -> ArrayRecipe:
         """The requested changes for the node at `path`: the base, modified by each matching section."""
+        if not self.sections:
+            return self.base
         which = tuple(place for place, (glob, _) in enumerate(self.sections) if matches(glob, path))
         combined = self._combined.get(which)
         if combined is None:
@@ -265,7 +267,12 @@ class Recipe:
 
     def needed(self, paths: Iterable[str]) -> frozenset[str]:
         """Those of `paths` that are selected, and the groups above them."""
-        return frozenset(line for path in paths if self.selects(path) for line in (path, *parents(path)))
+        result: set[str] = set()
+        for line in filter(self.selects, paths):
+            while line not in result:  # else, those above it are known too
+                result.add(line)
+                line = line.rpartition("/")[0]  # noqa: PLW2901
+        return frozenset(result)
 
     def globs(self) -> tuple[str, ...]:
         """All path globs in the recipe, in order, each once."""

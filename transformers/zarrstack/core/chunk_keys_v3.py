@@ -82,7 +82,7 @@ class KeyEncoding:
             parts = parts[1:]
         elif ndim == 0:
             return () if key == "0" else None
-        if len(parts) != ndim or not all(_NUMBER.fullmatch(part) for part in parts):
+        if len(parts) != ndim or None in map(_NUMBER.fullmatch, parts):
             return None
         return tuple(map(int, parts))
 
