@@ -19,9 +19,13 @@ class CodecSpec:
     configuration: Mapping[str, JSON] = field(default_factory=dict)
     must_understand: bool = True
     """Kept so that nothing is lost; a codec that is not understood is refused either way."""
+    _text: str = field(init=False, repr=False)
+    """What is compared and hashed."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "configuration", frozen(self.configuration))
+        text = canonical([self.name, self.configuration, self.must_understand])
+        object.__setattr__(self, "_text", text)
 
     @classmethod
     def from_json(cls, data: JSON) -> CodecSpec:
@@ -42,13 +46,10 @@ class CodecSpec:
             return True
         if not isinstance(other, CodecSpec):
             return NotImplemented
-        return self._text() == other._text()
+        return self._text == other._text
 
     def __hash__(self) -> int:
-        return hash(self._text())
-
-    def _text(self) -> str:
-        return canonical([self.name, self.configuration, self.must_understand])
+        return hash(self._text)
 
     def __str__(self) -> str:
         short = self.name.removeprefix("numcodecs.")

@@ -8,9 +8,8 @@ it again.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -36,13 +35,20 @@ _LARGE: Final = 4 << 20
 """Size in bytes of an object of which the ends are read first, and the rest only if they do not suffice."""
 
 
+@dataclass(slots=True)
+class _Kind:
+    """All layouts whose chunks are encoded alike."""
+
+    tried: int = 0
+    """Number of arrays that were looked at since one had such chunks."""
+
+
 class SeveralFrames:
     """Looks at chunks of one archive."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._tried: Counter[int] = Counter()
-        self._kinds: dict[object, int] = {}
+        self._kinds: dict[object, _Kind] = {}
         self._kind = IdentityCache(self._kind_of)
         self._answers = True
 
@@ -54,9 +60,9 @@ class SeveralFrames:
         `kept` is whether the stored bytes are kept.
         """
         kind = self._kind(source)
-        if kind is None or not len(inventory.indexes) or self._tried[kind] >= _TRIED or not self._answers:
+        if kind is None or not len(inventory.indexes) or kind.tried >= _TRIED or not self._answers:
             return source, ()
-        self._tried[kind] += 1
+        kind.tried += 1
         reader = chunk_reader(self._storage, path, source)
         try:
             found = next(_found(reader, inventory), None)
@@ -65,7 +71,7 @@ class SeveralFrames:
             return source, ()
         if found is None:
             return source, ()
-        self._tried[kind] = 0
+        kind.tried = 0
         name = source.chain.codecs[found.place].name
         layout = replace(source, chain=with_several_streams(source.chain))
         what = f"chunks have several streams of {name}, which tensorstore refuses"
@@ -79,11 +85,11 @@ class SeveralFrames:
             )
         return layout, (problem,)
 
-    def _kind_of(self, source: Layout) -> int | None:
-        """A number for all layouts whose chunks are encoded alike; None if none can have several streams."""
+    def _kind_of(self, source: Layout) -> _Kind | None:
+        """None if no chunk can have several streams."""
         if not any(spec.name in SEVERAL for spec in source.chain.codecs):
             return None
-        return self._kinds.setdefault((source.chain, source.data_type, source.frame), len(self._kinds))
+        return self._kinds.setdefault((source.chain, source.data_type, source.frame), _Kind())
 
 
 class _Found(NamedTuple):
