@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import re
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -43,12 +42,6 @@ def live(text: str) -> list[str]:
     return re.findall(rf"^{STAMP} zarrlift: (.*)$", text, re.MULTILINE)
 
 
-def test_a_failure_is_told_at_once_where_standard_error_is_no_terminal(broken, capsys) -> None:
-    assert main([*broken]) == 1
-    (line,) = live(capsys.readouterr().err)
-    assert line.startswith("failed: /g/recode, key 'g/recode/3': ")
-
-
 def test_a_record_that_no_handler_wants_is_not_made() -> None:
     with watched(quiet=False, verbose=False):
         assert not log_messages.log.isEnabledFor(logging.INFO)  # one for each of thousands of arrays
@@ -59,12 +52,6 @@ def test_a_record_that_no_handler_wants_is_not_made() -> None:
 
 def test_quiet_logs_nothing(broken, capsys) -> None:
     assert main([*broken, "--quiet"]) == 1
-    assert live(capsys.readouterr().err) == []
-
-
-def test_a_terminal_has_the_bar_and_the_report_for_that(broken, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(type(sys.stderr), "isatty", lambda _self: True, raising=False)
-    assert main([*broken]) == 1
     assert live(capsys.readouterr().err) == []
 
 

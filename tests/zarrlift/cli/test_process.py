@@ -23,26 +23,22 @@ from tests.support.v2_trees import array
 
 from zarrlift.cli import main
 
-RUN = "import sys; from zarrlift.cli import main; sys.exit(main())"
-
 
 def python(code, *words, **options):
     command = [sys.executable, "-c", code, *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
 
 
-@pytest.mark.parametrize(
-    "words", [["--help"], ["migrate", "--help"], ["--version"], ["inspect"]], ids=" ".join
-)
-def test_help_imports_nothing_heavy(words):
-    heavy = {"numpy", "numcodecs", "zarr", "zarr_metadata", "sqlite3", "tqdm", "fsspec"}
+def test_help_imports_nothing_heavy():
+    heavy = {"numpy", "numcodecs", "zarr", "zarr_metadata", "sqlite3", "tqdm", "fsspec", "zarrlift.models"}
     code = f"""
 import sys
 from zarrlift.cli import main
-main()
+for words in ["--help"], ["migrate", "--help"], ["--version"], ["inspect"]:
+    main(words)
 print(sorted({heavy!r} & set(sys.modules)), file=sys.stderr)
 """
-    assert python(code, *words).stderr.splitlines()[-1] == "[]"
+    assert python(code).stderr.splitlines()[-1] == "[]"
 
 
 WITHOUT_OTHERS = """
@@ -52,14 +48,15 @@ class Broken:
         if name.partition(".")[0] in %r:
             raise ImportError(f"{name} is broken")
 sys.meta_path.insert(0, Broken())
-from zarrlift.cli import entry
-entry()
+from zarrlift.cli import main
+for words in %r:
+    assert main(words) == 0, words
 """
 OF_EXTRAS = (
     *("zarr_metadata", "jsonschema_rs", "pydantic_zarr", "msgpack", "xxhash", "zarr_n5", "imagecodecs"),
     *("pcodec", "zfpy", "lmdb", "icechunk", "obstore", "arro3", "botocore", "aiohttp", "distributed", "dask"),
 )
-WITHOUT_OTHERS %= (("pydantic", "pydantic_core", "typer", "click", "rich", "shtab", *OF_EXTRAS),)
+OTHERS = ("pydantic", "pydantic_core", "typer", "click", "rich", "shtab", *OF_EXTRAS)
 
 
 def test_no_package_is_needed_to_read_the_command_line(tmp_path):
@@ -71,30 +68,8 @@ def test_no_package_is_needed_to_read_the_command_line(tmp_path):
         ["migrate", *places], ["verify", *places], ["status", places[1]], ["model", "show", places[0]],
         ["batch", "run", places[0], "--to", str(tmp_path / "c" / "{name}"), "-n"],
     )  # fmt: skip
-    for words in commands:
-        done = python(WITHOUT_OTHERS, *words)
-        assert done.returncode == 0, (words, done.stderr)
-
-
-def test_help_and_version_take_half_the_time_of_importing_numpy(tmp_path):
-    """Processor time of compiled modules, the least of some runs."""
-    import resource
-
-    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-
-    def least(*words):
-        spent = []
-        for _ in range(8):  # the first one compiles
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, env=environment, check=True)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        return min(spent)
-
-    numpy = least("-c", "import numpy")
-    for word in ("--help", "--version"):
-        assert least("-m", "zarrlift", word) <= numpy / 2
+    done = python(WITHOUT_OTHERS % (OTHERS, commands))
+    assert done.returncode == 0, done.stderr
 
 
 NOT_FOR_V2 = {
@@ -197,6 +172,7 @@ def interrupted(numbers, cleanup="pass"):
     return process.returncode, err
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 def test_a_signal_ends_with_130_and_one_line(number):
     code, err = interrupted([number])
@@ -312,30 +288,6 @@ def test_a_second_ctrl_c_ends_at_once():
     assert "Traceback" not in err
 
 
-def test_a_reader_that_goes_away_is_no_error():
-    read, write = os.pipe()
-    os.close(read)
-    code = """
-import sys
-import zarrlift
-sys.path.insert(0, sys.argv.pop(1))
-from tests.support import report_examples
-zarrlift.plan = lambda *args, **options: report_examples.MANY
-from zarrlift.cli import main
-sys.exit(main())
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parents[3]), "migrate", "-n", "a", "--all"],
-        stdout=write,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    os.close(write)
-    assert (done.returncode, done.stderr) == (1, "")
-
-
 def test_a_name_that_the_terminal_cannot_encode_is_escaped():
     code = """
 import zarrlift
@@ -366,6 +318,7 @@ def broken(tmp_path: Path) -> Path:
     return tmp_path / "old"
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("json_output", [False, True], ids=["text", "json"])
 def test_a_failure_is_printed_once_where_standard_error_is_no_terminal(
     json_output: bool, broken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -421,7 +374,7 @@ def test_hundreds_of_problems_of_a_list_are_no_endless_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The results of an earlier run are among the archives, and each is a destination too."""
-    for number in range(40):
+    for number in range(15):
         for suffix in ("", "-v3"):
             path = tmp_path / f"old/a{number:03d}{suffix}.zarr"
             group = zarr.open_group(str(path), mode="w", zarr_format=2)
@@ -431,12 +384,12 @@ def test_hundreds_of_problems_of_a_list_are_no_endless_line(
     assert main(words) == 2
     error = capsys.readouterr().err
     (count,) = re.findall(r"the list has (\d+) problems, and nothing was changed: ", error)
-    assert int(count) >= 40
+    assert int(count) >= 15
     assert f"; and {int(count) - 10} more" in error
     assert max(len(line.replace(str(tmp_path), "")) for line in error.splitlines()) < 2000
     assert main([*words, "--json"]) == 2
     message = json.loads(capsys.readouterr().out)["error"]["message"]
-    assert all(f"a{number:03d}-v3.zarr" in message for number in range(40))
+    assert all(f"a{number:03d}-v3.zarr" in message for number in range(15))
 
 
 # Closed and full standard streams: exit codes tell of the work; lost output is one line, or nothing.
@@ -673,34 +626,6 @@ def test_a_finished_job_is_left_alone_and_says_so(command, old, capsys):
     assert contents(new) == before
 
 
-def test_a_damaged_chunk_keeps_back_its_array_alone(old, capsys):
-    new = old.with_name("new.zarr")
-    whole = (old / "a" / "3").read_bytes()
-    (old / "a" / "3").write_bytes(b"garbage")
-    assert main(["migrate", str(old), str(new)]) == 1
-    out, err = capsys.readouterr()
-    assert "failed: /a, key 'a/3':" in err
-    assert "a/3" not in out
-    assert "zarrlift resume" in out
-    assert not (new / "a" / "zarr.json").exists()
-    assert np.array_equal(read(new, "b/c"), VALUES[:10] * 3)
-    (old / "a" / "3").write_bytes(whole)
-    assert main(["resume", str(new)]) == 0
-    assert np.array_equal(read(new, "a"), VALUES)
-
-
-def test_a_changed_value_is_found(old, capsys):
-    new = old.with_name("new.zarr")
-    main(["migrate", str(old), str(new), "--codecs", "none"])
-    chunk = new / "b" / "c" / "c" / "0"
-    chunk.write_bytes(b"\x01" + chunk.read_bytes()[1:])
-    capsys.readouterr()
-    assert main(["verify", str(old), str(new), "--full", "--json"]) == 1
-    result = json.loads(capsys.readouterr().out)["result"]
-    assert result["ok"] is False
-    assert list(result["differences"]) == ["b/c"]
-
-
 def test_in_place_there_and_back(old, capsys):
     before = contents(old)
     assert main(["migrate", str(old), "--in-place"]) == 0
@@ -717,24 +642,6 @@ def test_in_place_there_and_back(old, capsys):
     assert np.array_equal(read(old, "a"), VALUES)
     assert main(["undo", "--yes", "--yes", str(old)]) == 0
     assert contents(old) == before
-
-
-def test_an_existing_destination_is_refused_unless_it_may_be_replaced(old, capsys):
-    new = old.with_name("new.zarr")
-    new.mkdir()
-    (new / "precious").write_text("x")
-    assert main(["migrate", str(old), str(new)]) == 2
-    assert "--overwrite" in capsys.readouterr().err
-    assert contents(new) == {"precious": b"x"}
-    assert main(["migrate", str(old), str(new), "--overwrite"]) == 0
-    assert "precious" not in contents(new)
-
-
-def test_a_place_without_an_archive_is_told_in_one_line(tmp_path, capsys):
-    assert main(["inspect", str(tmp_path / "nowhere")]) == 2
-    out, err = capsys.readouterr()
-    assert not out
-    assert err.count("\n") == 1
 
 
 @pytest.mark.slow(one_in=2)

@@ -95,9 +95,9 @@ def of_others():
                     yield [word], f"zarrlift {' '.join(right)}"
 
 
-@pytest.mark.parametrize("cases", [by_rule, of_others])
-def test_a_wrong_word_gets_one_line_with_the_right_one(cases, capsys):
-    wrong, every = [], [*cases()]
+@pytest.mark.parametrize(("cases", "one_in"), [(by_rule, 7), (of_others, 1)])
+def test_a_wrong_word_gets_one_line_with_the_right_one(cases, one_in, capsys):
+    wrong, every = [], [*cases()][::one_in]
     for words, right in every:
         assert main([*words, "a", "b"]) == 2, words
         out, err = capsys.readouterr()
