@@ -8,8 +8,7 @@ What a fence means:
     ```console              `$ command` and what it prints; `...` stands for anything, dates, times, rates,
                             free space for any other, /home/you for the folder;
                             `$ command  # exits 1` where it is meant to fail; UPDATE=1 writes what it prints
-    ```bash  ```python      a script that must succeed; one in Python that imports an application runs in the
-                            environment of the applications, and its page with it
+    ```bash  ```python      a script that must succeed
     ```text                 right after a script: what it prints; elsewhere just text
     ```toml  ```json        must parse; with title="name" it is written to that file
 """
@@ -82,12 +81,6 @@ SCHEDULERS_OPTIONS = {
     *("--requeue", "--time", "--wrap"),
 }
 """Of Slurm, on the page of clusters."""
-
-
-APPLICATIONS = re.compile(
-    r"^(import (anndata|mudata|ome_zarr_models|rioxarray|spatialdata)|vcztools)\b", re.MULTILINE
-)
-"""What is installed in an environment of its own (tests/environments/applications)."""
 
 
 UPDATE = bool(os.environ.get("UPDATE"))
@@ -203,11 +196,6 @@ def _between(old: list[str], new: list[str]) -> list[str]:
     return shown if before + after <= len(new) else new
 
 
-def applications() -> Path:
-    """Where the programs of the applications are."""
-    return Path(os.environ.get("ZARRLIFT_APPLICATIONS", "/nonexistent")) / "bin"
-
-
 class Runner:
     """Runs the blocks of one page in one folder, which has the fixtures if the page is for a clone."""
 
@@ -215,7 +203,7 @@ class Runner:
         self.home = self.folder = folder
         if clone:
             (folder / "fixtures").symlink_to(ROOT / "fixtures", target_is_directory=True)
-        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"], str(applications())))
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         self.environment = {
             **os.environ,
             "PATH": path,
@@ -285,10 +273,7 @@ class Runner:
                 self.printed = self.call(["bash", "-euo", "pipefail", "-c", "\n".join(lines)], block.place)
                 self.change(block.body)
             case "python":
-                python = [sys.executable]
-                if APPLICATIONS.search(block.body):
-                    python = [str(applications() / "python"), "-W", "ignore"]
-                self.printed = self.call([*python, "-c", block.body], block.place)
+                self.printed = self.call([sys.executable, "-c", block.body], block.place)
             case "text":
                 if block.follows and printed is not None:
                     self.bodies[block] = self.compared(printed, block.body, block.place)
@@ -323,11 +308,9 @@ QUICK_PAGES = ("README.md", "docs/tutorial.md")
 
 
 def page_of(path: Path) -> Any:
-    """A page, the reader that it needs, and whether it is slow."""
+    """A page, and whether it is slow."""
     name = path.relative_to(ROOT).as_posix()
-    marks = [pytest.mark.needs_reader("applications")] if APPLICATIONS.search(path.read_text()) else []
-    marks += [] if name in QUICK_PAGES else [pytest.mark.slow]
-    return pytest.param(path, id=name, marks=marks)
+    return pytest.param(path, id=name, marks=() if name in QUICK_PAGES else pytest.mark.slow)
 
 
 @pytest.mark.golden
@@ -507,7 +490,7 @@ def test_every_option_that_a_page_names_is_one() -> None:
     assert wrong == []
 
 
-def test_every_dependency_has_its_reason() -> None:
+def test_every_dependency_has_its_reason_and_its_licence() -> None:
     files = (ROOT / "pyproject.toml", ROOT / "transformers" / "pyproject.toml")
     both = [tomllib.loads(file.read_text()) for file in files]
     extras = [extra for one in both for extra in one["project"]["optional-dependencies"].items()]
@@ -516,6 +499,11 @@ def test_every_dependency_has_its_reason() -> None:
     names = {re.match(r"[\w-]+", text)[0] for text in wanted} | {name for name, _ in extras}
     page = (ROOT / "docs" / "design" / "0006-dependencies.md").read_text()
     assert sorted(name for name in names if not re.search(rf"\b{name}\b", page)) == []
+    tables = re.findall(r"^(\|.*\blicence\b.*)\n\|[ |-]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    assert len(tables) == 4
+    for heading, rows in tables:
+        column = [cell.strip() for cell in heading.split("|")].index("licence")
+        assert [row for row in rows.splitlines() if not row.split("|")[column].strip()] == []
 
 
 def test_every_tolerated_deviation_is_described() -> None:
