@@ -111,6 +111,7 @@ def test_every_fault_of_a_tree_is_said_at_once():
             "text": "a node",
             "kind": {"zarr_format": 3, "node_type": "table", "attributes": {}},
             "attributes": {**GROUP, "attributes": [1]},
+            "members": {**GROUP, "members": 7},
             "leaf": {"zarr_format": 3, "node_type": "array", "attributes": {}, "members": {}},
             "...": GROUP,
         },
@@ -118,7 +119,7 @@ def test_every_fault_of_a_tree_is_said_at_once():
     with pytest.raises(MetadataError) as caught:
         models.show(model)
     text = str(caught.value)
-    for path in ("/v2", "/text", "/kind", "/attributes", "/leaf", "/..."):
+    for path in ("/v2", "/text", "/kind", "/attributes", "/members", "/leaf", "/..."):
         assert path in text
 
 

@@ -8,8 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
-from pathlib import Path
 
 import pytest
 import zarr
@@ -228,30 +226,6 @@ def test_a_request_that_makes_no_sense_exits_2(words, message, as_json, run):
         assert message in err
 
 
-def test_help_names_every_command(run):
-    out, _ = run("--help")
-    for name in ("show", "schema", "validate", "diff", "create"):
-        assert f"\n  {name} " in out
-    assert "zarrlift model show" in out
-    with_h, _ = run("show", "-h")
-    assert "--as" in with_h
-    assert run() == (out, "")
-
-
-def test_the_help_of_all_names_the_command(capsys):
-    assert main(["--help"]) == 0
-    assert "\n  model " in capsys.readouterr().out
-
-
-def test_other_commands_do_not_load_models():
-    program = Path(sysconfig.get_path("scripts")) / "zarrlift"
-    words = [sys.executable, "-X", "importtime", str(program), "--version"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert "zarrlift.cli" in done.stderr
-    assert "zarrlift.models" not in done.stderr
-    assert "zarrlift.cli.model_commands" not in done.stderr
-
-
 def test_show_needs_none_of_the_extra_packages():
     code = (
         "import sys;"
@@ -340,7 +314,7 @@ def test_the_root_comes_last_and_groups_after_what_is_in_them(migrated, tmp_path
     assert max(map(seen.index, arrays)) < seen.index(groups[0]), "groups come after every array"
 
 
-@pytest.mark.parametrize("count", range(0, 11, 2))
+@pytest.mark.parametrize("count", [0, 6, 10])
 def test_a_failing_write_leaves_nothing(count, tmp_path, failing):
     failing(count)
     with pytest.raises(Stop):
@@ -348,7 +322,7 @@ def test_a_failing_write_leaves_nothing(count, tmp_path, failing):
     assert files(tmp_path / "made") == {}
 
 
-@pytest.mark.parametrize("count", range(0, 11, 2))
+@pytest.mark.parametrize("count", [0, 6, 10])
 def test_what_a_killed_call_leaves_is_no_hierarchy_and_is_taken_over(count, tmp_path, failing, monkeypatch):
     failing(count, dead=True)
     with pytest.raises(Stop):
@@ -381,12 +355,6 @@ def test_what_is_there_already_stays(there, tmp_path):
         models.create(OCEAN_PATH, tmp_path / "made")
     assert caught.value.problem.key == there
     assert files(tmp_path / "made") == {there: b"mine"}
-
-
-def test_a_hierarchy_is_not_made_twice(tmp_path):
-    models.create(OCEAN_PATH, tmp_path / "made")
-    with pytest.raises(JobError):
-        models.create(OCEAN_PATH, tmp_path / "made")
 
 
 def test_an_empty_directory_is_nothing(tmp_path):

@@ -9,7 +9,8 @@ from functools import cache
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from tests.support.chances import examples
 from tests.support.documents import v3_array
 from tests.support.fixtures_index import archive
 
@@ -68,7 +69,7 @@ def test_a_schema_accepts_the_model_it_was_made_from(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_a_schema_refuses_every_mutation(name, data):
     changed, place = data.draw(mutations(shown(name)))
@@ -78,7 +79,7 @@ def test_a_schema_refuses_every_mutation(name, data):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_a_zom_as_a_requirement_refuses_what_its_schema_refuses(name, data):
     changed, place = data.draw(mutations(shown(name)))
