@@ -130,7 +130,8 @@ def _command(
     """The section of a command. `plain` has the shared options of those before it that list theirs."""
     yield f"## {name}\n"
     yield f"```text\n{usage_of(name)}\n```\n"
-    yield from _description(COMMANDS[name].description)
+    text = COMMANDS[name].description
+    yield from _description(text if COMMANDS[name].module else text.partition("\n\n")[0])
     if name in EXAMPLES:
         yield f"```bash\n{EXAMPLES[name]}\n```\n"
     for heading, records in records_of.items():
