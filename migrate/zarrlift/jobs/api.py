@@ -162,11 +162,8 @@ def migrate(
     - `source`, `destination`: a path, a URL supported by fsspec (with `storage_options` and
       `dest_storage_options`), a zarr store or a store path.
     - `recipe`: the requested changes, as a `Recipe`, the path of a TOML file, or a dict with its content.
-    - `codecs`, `dtype`, `casting`, `endian`, `order`, `key_encoding`, `separator`, `chunks`, `shards`,
-      `shard_index`, `shard_index_location`, `drop_empty`, `objects`, `allow_pickle`, `zero_fill`,
-      `attributes`, `conventions`, `multiscale`, `ome`: changes of all arrays, such as `shards="auto"`, of
-      which `ArrayRecipe` describes each. They replace the general part of `recipe`; its sections have
-      priority.
+    - the fields of `ArrayRecipe`, such as `shards="auto"`: changes of all arrays. They replace the general
+      part of `recipe`; its sections have priority.
     - `include`, `exclude`, `consolidate`, `memory`, `model`: those of `Recipe`, such as
       `include="images/**"`.
     - `dry_run`: return the plan, as `plan` does, and write nothing.

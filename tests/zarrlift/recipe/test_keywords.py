@@ -1,11 +1,12 @@
 """The options of the tables as keywords of public functions: typed, named by `help`, and resolvable.
 
-python tests/zarrlift/recipe/test_keywords.py     write zarrlift/recipe/keywords.py again
+UPDATE=1 writes zarrlift/recipe/keywords.py again.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import tomllib
 import typing
@@ -87,8 +88,11 @@ def recipe_types() -> dict[str, str]:
     }
 
 
+@pytest.mark.golden
 def test_every_table_is_a_type_of_keywords() -> None:
-    assert Path(keywords.__file__).read_text() == text(), "run this file to write it again"
+    if os.environ.get("UPDATE"):
+        Path(keywords.__file__).write_text(text())
+    assert Path(keywords.__file__).read_text() == text(), "run: UPDATE=1 python3 go.py test"
 
 
 @pytest.mark.parametrize(("module", "name"), FUNCTIONS, ids=lambda value: getattr(value, "__name__", value))
@@ -162,7 +166,3 @@ def test_a_dry_run_is_the_plan_and_writes_nothing(tmp_path: Path) -> None:
     same = zarrlift.plan(tmp_path / "a.zarr", tmp_path / "b.zarr", shards="auto")
     assert plan == replace(same, free_bytes=plan.free_bytes)
     assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
-
-
-if __name__ == "__main__":
-    Path(keywords.__file__).write_text(text())
