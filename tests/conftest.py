@@ -202,7 +202,7 @@ class NotRun:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was left out, and how to run it."""
-        if self.count:
+        if self.count and self.config.option.markexpr == "not slow":
             rules = f", among them all of {', '.join(self.rules)}" if self.rules else ""
             line = f"not run: {self.count} slow cases (`python3 go.py test --rest` runs them){rules}"
             terminalreporter.write_line(line)

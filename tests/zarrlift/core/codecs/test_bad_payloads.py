@@ -18,6 +18,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chances import memory_below
+from tests.zarrlift.core.codecs.test_golden import BUFFERS
 
 from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.codec_table import TABLE
@@ -194,8 +195,8 @@ ROWS = {
 }
 
 
-def test_every_codec_of_a_table_is_tried_with_hostile_payloads():
-    assert {spec.name for spec in SPECS} >= ROWS
+def test_every_codec_is_tried_with_hostile_payloads():
+    assert (BUFFERS | ROWS) - {spec.name for spec in SPECS} - {"lz4_block"} == set()
 
 
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.name in ROWS], ids=str)

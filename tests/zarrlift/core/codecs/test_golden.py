@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from xxhash import xxh32_intdigest
 
 from zarrlift.core.codec_spec import CodecSpec
+from zarrlift.core.codec_table import TABLE
 from zarrlift.core.codecs.base import HeadAndTail, Size
 from zarrlift.core.codecs.registry import compile_bytes_codec
 from zarrstack.core.errors import CastError, ChunkError, MetadataError, UnsupportedError, ZarrstackError
@@ -104,6 +105,19 @@ LOSSLESS = [
     CodecSpec("crc32c"),
     CodecSpec("numcodecs.shuffle", {"elementsize": 1}),
 ]
+
+
+OTHERS = {"cast_value", "lz4_bare", "numcodecs.bitround", "scale_offset"}
+"""Codecs that tests of their own try."""
+BUFFERS = {
+    name
+    for name, row in TABLE.items()
+    if row.made_by and row.kind != "serializer" and not (row.package or row.like or name in OTHERS)
+}
+
+
+def test_every_codec_is_tried_here() -> None:
+    assert BUFFERS - {case[0] for case in CASES} - {spec.name for spec in LOSSLESS} - {"lz4_block"} == set()
 
 
 @pytest.mark.parametrize("spec", LOSSLESS, ids=str)
