@@ -490,6 +490,15 @@ def test_every_option_that_a_page_names_is_one() -> None:
     assert wrong == []
 
 
+def test_every_format_is_on_its_pages() -> None:
+    from zarrlift.core.format_table import FORMATS
+
+    table = (ROOT / "docs" / "howto" / "formats.md").read_text()
+    assert [name for name in FORMATS if f"| `{name}` |" not in table] == []
+    types = (REFERENCE / "python.md").read_text()
+    assert [name for name in FORMATS if f'`"{name}"`' not in types] == []
+
+
 def test_every_dependency_has_its_reason_and_its_licence() -> None:
     files = (ROOT / "pyproject.toml", ROOT / "transformers" / "pyproject.toml")
     both = [tomllib.loads(file.read_text()) for file in files]
