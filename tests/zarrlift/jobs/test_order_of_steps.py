@@ -1,8 +1,7 @@
 """The order of steps, which makes a job safe to kill: what is visible is whole, what is recorded is done.
 
 Each test looks at the destination and at the job file right before each change of the destination, as a
-reader or a resume would find them if the job were killed there. The faults of `faults/seeded.py` swap such
-steps.
+reader or a resume would find them if the job were killed there.
 """
 
 from __future__ import annotations
