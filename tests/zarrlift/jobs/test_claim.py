@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -35,7 +34,7 @@ from zarrlift.storage.base import CLAIM
 from zarrlift.storage.local import partial_files
 from zarrlift.storage.local.open_directories import OpenDirectory
 from zarrlift.storage.local.owner_process import OwnerProcess
-from zarrlift.storage.local.partial_files import partial_name, sweep_partial
+from zarrlift.storage.local.partial_files import partial_name
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.transformer_stack import without_layers
@@ -47,12 +46,18 @@ HERE = OwnerProcess.of_this_process()
 ELSEWHERE = replace(HERE, host="node7", machine="another", pid=4711)
 
 
-@pytest.fixture
-def ended() -> OwnerProcess:
-    """A process that has ended."""
+@pytest.fixture(scope="module")
+def owner_ended() -> int:
+    """The id of a process that has ended, which no other one has yet."""
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
-    return replace(HERE, pid=done.pid)
+    return done.pid
+
+
+@pytest.fixture
+def ended(owner_ended: int) -> OwnerProcess:
+    """A process that has ended."""
+    return replace(HERE, pid=owner_ended)
 
 
 def hold(destination: Path, owner: OwnerProcess, job: Path, **changes: Any) -> Path:
@@ -259,44 +264,6 @@ def test_an_element_that_is_started_again_takes_its_own_claim_over(
     else:
         with pytest.raises(JobError, match="cannot be checked from this host"):
             zarrlift.migrate(source, tmp_path / "out.zarr")
-
-
-ON_A_NODE = """\
-import os, signal, sys
-from zarrlift.cli import main
-from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.storage.local import owner_process
-
-own, record = owner_process._own, Job.record_task
-owner_process._own = lambda pid: {**own(pid), "machine": os.environ["SLURMD_NODENAME"]}
-
-def killed(self, *arguments):
-    record(self, *arguments)
-    self.commit()
-    os.kill(os.getpid(), signal.SIGKILL)
-
-if os.environ["SLURMD_NODENAME"] == "n1":
-    Job.record_task = killed
-sys.exit(main(["migrate", *sys.argv[1:]]))
-"""
-"""`migrate` on a node of its own; on `n1` it is killed after its first task."""
-
-
-def test_a_job_that_slurm_requeues_on_another_node_continues(source: Path, tmp_path: Path) -> None:
-    def submitted(node: str, job: str, restarts: int) -> subprocess.CompletedProcess[str]:
-        counted = {"SLURM_RESTART_COUNT": str(restarts)} if restarts else {}
-        environment = {**os.environ, "SLURMD_NODENAME": node, "SLURM_JOB_ID": job, **counted}
-        words = [sys.executable, "-c", ON_A_NODE, str(source), str(tmp_path / "out.zarr")]
-        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-
-    assert submitted("n1", "17", 0).returncode == -signal.SIGKILL
-    another = submitted("n2", "18", 0)
-    assert another.returncode != 0
-    assert "cannot be checked from this host" in another.stderr
-    requeued = submitted("n2", "17", 1)
-    assert requeued.returncode == 0, requeued.stderr
-    assert zarrlift.verify(tmp_path / "out.zarr", full=True).ok
-    assert not list(tmp_path.glob("*.claim*"))
 
 
 def test_the_attempts_of_schedulers_are_counted() -> None:
@@ -516,28 +483,16 @@ def test_a_claim_in_whose_place_another_is_found_is_none(
 # Whether the process that made something still runs, and what is left of files that it was making.
 
 
-@pytest.fixture(scope="module")
-def owner_ended() -> int:
-    """The id of a process that has ended, which no other one has yet."""
-    done = subprocess.Popen([sys.executable, "-c", ""])
-    done.wait()
-    return done.pid
-
-
-def test_a_process_runs_until_it_has_ended(owner_ended: int) -> None:
-    assert HERE.state() == "running"
-    assert replace(HERE, pid=owner_ended).state() == "ended"
-    assert replace(HERE, pid=1 << 40).state() == "unknown"
-
-
-def test_a_process_id_that_was_given_again_is_another_process() -> None:
-    assert replace(HERE, started=str(int(HERE.started) - 1)).state() == "ended"
-
-
-def test_a_process_of_another_boot_may_run_on_another_host_of_the_same_name(owner_ended: int) -> None:
+def test_a_process_runs_has_ended_or_cannot_be_seen(owner_ended: int) -> None:
     """A cloned virtual machine has the same name and machine id; its boot is another one."""
-    clone = replace(HERE, boot="another", pid=owner_ended)
-    assert clone.state() == "unknown"
+    gone = replace(HERE, pid=owner_ended)
+    given_again = replace(HERE, started=str(int(HERE.started) - 1))
+    clone = replace(gone, boot="another")
+    assert HERE.state() == "running"
+    assert (gone.state(), given_again.state()) == ("ended", "ended")
+    elsewhere = [replace(gone, **{field: "another"}) for field in ("host", "machine", "namespace")]
+    for unseen in (clone, replace(HERE, pid=1 << 40), *elsewhere):
+        assert unseen.state() == "unknown", unseen
     assert str(clone).endswith("(before it was restarted, or on another host of this name)")
 
 
@@ -548,11 +503,6 @@ def test_a_process_that_is_dead_and_not_waited_for_has_ended() -> None:
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert replace(HERE, pid=child.pid, started=started).state() == "ended"
     child.communicate()
-
-
-@pytest.mark.parametrize("field", ["host", "machine", "namespace"])
-def test_a_process_of_another_host_or_container_cannot_be_seen(field: str, owner_ended: int) -> None:
-    assert replace(HERE, pid=owner_ended, **{field: "another"}).state() == "unknown"
 
 
 def test_an_owner_is_read_as_it_was_written() -> None:
@@ -605,11 +555,6 @@ def test_the_next_trial_of_a_file_system_removes_what_a_killed_one_has_left(
     assert [*tmp_path.iterdir()] == [left]
     with partial_files.trial_folder(tmp_path) as folder:
         assert [str(path) for path in tmp_path.iterdir()] == [folder]
-
-
-def test_where_no_directory_is_there_is_nothing_to_sweep(tmp_path: Path) -> None:
-    sweep_partial(str(tmp_path / "none/file"))
-    assert list(tmp_path.iterdir()) == []
 
 
 # File systems whose locks a job cannot use: refused by name, and nothing is written.

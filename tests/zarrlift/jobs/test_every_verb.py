@@ -111,14 +111,14 @@ PLACES = (
     icechunk,
 )
 VERBS: Final[dict[str, tuple[Verb | None, Callable[[Made], Any]]]] = {
+    "status": (None, lambda made: zarrlift.status(made.job)),
+    "verify": (None, lambda made: zarrlift.verify(made.job, **made.opening)),
     "resume": ("resume", lambda made: zarrlift.resume(made.job, **made.opening)),
-    "update": ("update", lambda made: zarrlift.update(made.job, **made.opening)),
+    "migrate again": (None, again),
     "plan_update": ("update", lambda made: zarrlift.plan_update(made.job, **made.opening)),
+    "update": ("update", lambda made: zarrlift.update(made.job, **made.opening)),
     "finish": ("finish", finish),
     "undo": ("undo", lambda made: zarrlift.undo(made.job, **made.opening)),
-    "verify": (None, lambda made: zarrlift.verify(made.job, **made.opening)),
-    "status": (None, lambda made: zarrlift.status(made.job)),
-    "migrate again": (None, again),
 }
 """By name: the verb of the table, and a call. Those without one only read the job, or find it themselves."""
 
@@ -134,26 +134,25 @@ def every_byte(folder: Path, bucket: Bucket) -> tuple[dict[str, bytes], dict[str
     return tree(folder), dict(bucket.server.objects(""))
 
 
-@pytest.mark.slow(one_in=9)
-@pytest.mark.parametrize(
-    ("place", "verb"),
-    [pytest.param(place, verb, id=f"{place.__name__}-{verb}") for place in PLACES for verb in VERBS],
-)
+@pytest.mark.slow(one_in=3)
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
 def test_a_verb_works_or_leaves_every_byte_alone(
-    place: Callable[[Path, Bucket], Made], verb: str, tmp_path: Path, bucket: Bucket
+    place: Callable[[Path, Bucket], Made], tmp_path: Path, bucket: Bucket
 ) -> None:
     bucket.server.clear()
-    made = place(tmp_path, bucket)
-    before = every_byte(tmp_path, bucket)
-    message = refusal(made, verb)
-    _, call = VERBS[verb]
-    if message is None:
-        outcome = call(made)
-        assert getattr(outcome, "ok", True), outcome
-        return
-    with pytest.raises((UsageError, JobError), match=message):
-        call(made)
-    assert every_byte(tmp_path, bucket) == before
+    made = place(tmp_path / "one", bucket)
+    for verb, (_, call) in VERBS.items():
+        if verb == "undo":  # of a job that is not finished
+            bucket.server.clear()
+            made = place(tmp_path / "two", bucket)
+        before, message = every_byte(tmp_path, bucket), refusal(made, verb)
+        if message is None:
+            outcome = call(made)
+            assert getattr(outcome, "ok", True), (verb, outcome)
+            continue
+        with pytest.raises((UsageError, JobError), match=message):
+            call(made)
+        assert every_byte(tmp_path, bucket) == before, verb
 
 
 def test_the_table_has_only_pairs_that_are_walked() -> None:

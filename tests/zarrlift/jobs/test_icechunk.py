@@ -12,7 +12,6 @@ from pathlib import Path
 import icechunk
 import numpy as np
 import pytest
-import xarray
 import zarr
 from tests.support.documents import v3_array
 from tests.support.fixtures_index import archive
@@ -101,16 +100,6 @@ def test_arrays_that_are_passed_through_keep_their_bytes_on_the_way_in_and_out(u
     assert zarrlift.verify(url, tmp_path / "back.zarr", full=True).ok
 
 
-def test_xarray_reads_it(url, tmp_path):
-    source = archive("zarr_v2/zarr-2.18/people/ocean").path
-    assert zarrlift.migrate(source, url).ok
-    with (
-        xarray.open_zarr(source, consolidated=True) as before,
-        xarray.open_zarr(repository(url).readonly_session("main").store, consolidated=False) as after,
-    ):
-        xarray.testing.assert_identical(before.load(), after.load())
-
-
 def test_a_repository_is_a_source(source, url, tmp_path):
     assert zarrlift.migrate(source, url).ok
     assert zarrlift.inspect(url).format == "zarr3"
@@ -196,14 +185,6 @@ def test_a_repository_takes_one_job(source, url):
     assert zarrlift.migrate(source, url).ok
     with pytest.raises(JobError, match=r"different job|destination"):
         zarrlift.migrate(write_archive(source.with_name("other.zarr")), url)
-
-
-def test_undo_takes_back_what_nobody_built_on(source, url):
-    assert zarrlift.migrate(source, url).ok
-    assert zarrlift.undo(url).state == "undone"
-    there = repository(url)
-    assert there.list_branches() == {"main"}
-    assert [info.parent_id for info in there.ancestry(branch="main")] == [None]
 
 
 def test_undo_leaves_what_others_built_on(source, url):

@@ -42,45 +42,26 @@ def test_only_zarr_json_files_are_added(source: Path) -> None:
     assert {Path(name).name for name in after.keys() - before.keys()} == {"zarr.json"}
     assert values(source, 3) == values(source, 2) == wanted
     assert {array.route.name for array in outcome.plan.arrays} == {"stay"}
-
-
-def test_a_second_call_changes_nothing(source: Path) -> None:
-    zarrlift.migrate(source, in_place=True)
-    before = tree(source)
     assert zarrlift.migrate(source, in_place=True).state == "nothing to do"
-    assert tree(source) == before
+    assert tree(source) == after
 
 
-def test_finish_needs_a_verification(source: Path) -> None:
+def test_finish_needs_a_verification_and_undo_gives_back_every_byte(source: Path) -> None:
+    """After it there is nothing left to verify, and after the undo all can be done again."""
+    before = tree(source)
     zarrlift.migrate(source, in_place=True)
     with pytest.raises(JobError, match="verified"):
         zarrlift.finish(source)
     assert zarrlift.verify(source).ok
-    outcome = zarrlift.finish(source)
-    assert outcome.state == "finished"
+    assert zarrlift.finish(source).state == "finished"
     assert not {Path(name).name for name in tree(source)} & LEGACY
     assert zarrlift.finish(source).state == "nothing to do"
-
-
-def test_undo_after_finish_gives_back_every_byte(source: Path) -> None:
-    before = tree(source)
-    zarrlift.migrate(source, in_place=True)
-    zarrlift.verify(source, full=True)
-    zarrlift.finish(source)
-    outcome = zarrlift.undo(source)
-    assert outcome.restored == sum(Path(name).name in LEGACY for name in before)
-    assert tree(source) == before
-
-
-def test_after_finish_there_is_nothing_left_to_verify(source: Path) -> None:
-    zarrlift.migrate(source, in_place=True)
-    zarrlift.verify(source, full=True)
-    zarrlift.finish(source)
     for places in ((source,), (source, source)):
         with pytest.raises(JobError, match="finish has removed the legacy metadata") as told:
             zarrlift.verify(*places)
         assert told.value.problem.advice == "The job file has a copy, which undo restores."
-    zarrlift.undo(source)
+    assert zarrlift.undo(source).restored == sum(Path(name).name in LEGACY for name in before)
+    assert tree(source) == before
     assert zarrlift.migrate(source, in_place=True).ok
     assert zarrlift.verify(source).ok
 
@@ -90,21 +71,6 @@ def test_a_sample_takes_nothing_from_a_full_verification(source: Path) -> None:
     for full, noted in ((False, "sample"), (True, "full"), (False, "full")):
         assert zarrlift.verify(source, full=full).ok
         assert zarrlift.status(source).verified == noted
-
-
-def test_undo_before_finish_deletes_what_was_added(source: Path) -> None:
-    before = tree(source)
-    zarrlift.migrate(source, in_place=True)
-    assert zarrlift.undo(source).state == "undone"
-    assert tree(source) == before
-
-
-def test_undo_keeps_a_document_that_somebody_changed(source: Path) -> None:
-    zarrlift.migrate(source, in_place=True)
-    zarr.open_array(str(source / "g/relink"), mode="r+", zarr_format=3).attrs["new"] = 1
-    outcome = zarrlift.undo(source)
-    assert [problem.key for problem in outcome.problems] == ["g/relink/zarr.json"]
-    assert (source / "g/relink/zarr.json").exists()
 
 
 def test_finish_refuses_a_legacy_document_that_changed(source: Path) -> None:
@@ -307,25 +273,6 @@ def test_verify_knows_what_was_migrated_in_place_without_its_job(place):
     assert report.arrays == len(values(place, 3))
 
 
-def test_once_in_place_an_archive_has_two_formats(place):
-    zarrlift.migrate(place, in_place=True)
-    again = zarrlift.migrate(place, in_place=True)
-    assert again.state == "nothing to do"
-    before = zarrlift.inspect(place, format={"zarr_v1": "zarr1"}[place.name])
-    assert not any(node.refused for node in before.nodes)
-
-
-def test_resume_goes_on_once_the_damage_is_mended(place):
-    before = tree(place)
-    damaged = min(name for name in before if last(name) in DOCUMENTS[place.name])
-    (place / damaged).write_bytes(b"{")
-    assert not zarrlift.migrate(place, in_place=True).ok
-    assert not (place / "zarr.json").exists()
-    (place / damaged).write_bytes(before[damaged])
-    assert zarrlift.resume(place).ok
-    assert zarrlift.verify(place, full=True).ok
-
-
 @pytest.mark.parametrize("format", OTHERS)
 @pytest.mark.parametrize("kind", ["zip", "url"])
 @pytest.mark.slow(one_in=4)
@@ -423,27 +370,6 @@ def test_what_is_consolidated_stays_so(tmp_path: Path) -> None:
         "implicit",
         "implicit/array",
     ]
-
-
-@pytest.mark.parametrize("name", ["zarr-2.18/tree", "may-2022/tree"])
-def test_a_draft_in_a_zip_becomes_the_same(name: str, tmp_path: Path) -> None:
-    source = archive(f"zarr_v3_draft/{name}").path
-    packed = shutil.make_archive(str(tmp_path / "a"), "zip", source)
-    assert zarrlift.migrate(source, tmp_path / "from-folder").ok
-    assert zarrlift.migrate(packed, tmp_path / "from-zip").ok
-    assert tree(tmp_path / "from-zip") == tree(tmp_path / "from-folder")
-
-
-def test_what_lay_below_arrays_of_any_name_is_theirs_alone(tmp_path: Path) -> None:
-    """Arrays called `c0`, `meta`, `data`, `array` and `group` are among the fixtures."""
-    source = archive("zarr_v3_draft/may-2022/tree").path
-    zarrlift.migrate(source, tmp_path / "new")
-    expected = archive("zarr_v3_draft/may-2022/tree").arrays
-    shown = values(tmp_path / "new", 3)
-    assert shown.keys() == expected.keys()
-    assert {path: shown[path] for path in ("c0", "meta", "data", "array", "group")} == {
-        path: expected[path].values.tolist() for path in ("c0", "meta", "data", "array", "group")
-    }
 
 
 def test_a_lost_array_holds_back_the_exit_code(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ from tests.support.damaged_archives import run
 from tests.support.job_archives import values, write_archive
 
 import zarrlift
-from zarrlift.errors import JobError
+from zarrlift.errors import JobError, UsageError
 from zarrlift.jobs.archive_run import ArchiveRequest
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.jobs.publisher import Publisher
+from zarrlift.storage.local.open_directories import OpenDirectories
 from zarrstack.core.errors import ZarrstackError
 
 OUT = Path("p/out.zarr")
@@ -81,20 +82,18 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("change", [_to_source, _to_another_result, _parent])
 def test_nothing_is_written_to_what_a_link_in_place_of_the_result_leads_to(
-    folder: Path, change: Callable[[Path], None], verb: str
+    folder: Path, change: Callable[[Path], None]
 ) -> None:
     change(folder)
     (folder / JOB).chmod(0o400)
     before = everything(folder)
-    with pytest.raises(
-        (JobError, zarrlift.errors.UsageError), match=r"leads elsewhere now|are the same place"
-    ) as raised:
-        VERBS[verb](folder)
-    assert everything(folder) == before
-    assert str(folder / OUT) in str(raised.value) or change is _to_source
+    for call in VERBS.values():
+        with pytest.raises((JobError, UsageError), match=r"leads elsewhere now|are the same place") as raised:
+            call(folder)
+        assert everything(folder) == before
+        assert str(folder / OUT) in str(raised.value) or change is _to_source
     (folder / JOB).chmod(0o600)
     os.remove(folder / ("p" if change is _parent else OUT))
     (folder / "away").rename(folder / ("p" if change is _parent else OUT))
@@ -158,32 +157,6 @@ def test_a_job_file_behind_a_link_gets_no_journal_there(folder: Path) -> None:
         job.note(checked="again")
 
 
-def test_a_run_whose_parent_becomes_a_link_ends_and_writes_nothing_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, out = write_archive(tmp_path / "source.zarr"), tmp_path / "p/out.zarr"
-    assert zarrlift.migrate(source, tmp_path / "q/out.zarr").ok
-    before = everything(tmp_path / "q")
-    publish, changed = Publisher.publish_array, []
-
-    def publish_array(publisher: Publisher, *args: object) -> int | None:
-        if not changed:
-            changed.append(True)
-            _parent(tmp_path)
-        return publish(publisher, *args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Publisher, "publish_array", publish_array)
-    outcome = zarrlift.migrate(source, out)
-    assert [problem.message for problem in outcome.problems if "moved, deleted" in problem.message]
-    assert not outcome.ok
-    assert everything(tmp_path / "q") == before
-    monkeypatch.undo()
-    (tmp_path / "p").unlink()
-    (tmp_path / "away").rename(tmp_path / "p")
-    assert zarrlift.resume(out).ok
-    assert values(out, 3) == values(source, 2)
-
-
 def test_no_job_is_made_where_the_parent_became_a_link_while_it_was_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,37 +183,34 @@ def test_no_job_is_made_where_the_parent_became_a_link_while_it_was_planned(
     assert sorted(os.listdir(tmp_path / "p")) == ["out.zarr", "out.zarr.zarrlift.db"]
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "status --check"])
-@pytest.mark.parametrize("through", [None, "retry", "log:{}/events.jsonl"])
-@pytest.mark.parametrize("name", ["g", "g/recode", "empty"])
-def test_a_link_in_place_of_a_published_directory_is_named(
-    name: str, through: str | None, verb: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "through"),
+    [
+        ("g", None),
+        ("g/recode", "retry"),
+        ("g/recode", "log:{}/events.jsonl"),
+        ("empty", None),
+        ("g/recode/c", None),
+    ],
+)
+def test_a_link_in_place_of_a_directory_of_the_result_is_named(
+    name: str, through: str | None, tmp_path: Path
 ) -> None:
     """Also if everything that is looked for is behind it."""
-    _named_by(verb, tmp_path, name, through and through.format(tmp_path))
-
-
-@pytest.mark.parametrize("verb", [*VERBS, "status --check"])
-def test_a_link_in_place_of_a_directory_of_chunks_is_named(verb: str, tmp_path: Path) -> None:
-    _named_by(verb, tmp_path, "g/recode/c")
-
-
-def _named_by(verb: str, tmp_path: Path, name: str, through: str | None = None) -> None:
-    source = write_archive(tmp_path / "source.zarr")
+    source, layers = write_archive(tmp_path / "source.zarr"), through and through.format(tmp_path)
     assert zarrlift.migrate(source, tmp_path / "q/out.zarr").ok
-    assert zarrlift.migrate(source, tmp_path / OUT, job=tmp_path / JOB, dest_through=through).ok
+    assert zarrlift.migrate(source, tmp_path / OUT, job=tmp_path / JOB, dest_through=layers).ok
     (tmp_path / OUT / name).rename(tmp_path / "away")
     (tmp_path / OUT / name).symlink_to(tmp_path / "q/out.zarr" / name)
     before = everything(tmp_path / "q")
     linked = f"a link to {tmp_path / 'q/out.zarr' / name} in place of the directory"
-    if verb == "status --check":
-        ran = run("status", tmp_path / JOB, "--check")
-        assert ran.code == 1
-        assert linked in ran.err
-    else:
+    ran = run("status", tmp_path / JOB, "--check")
+    assert ran.code == 1
+    assert linked in ran.err
+    for call in VERBS.values():
         with pytest.raises(ZarrstackError, match=linked):
-            VERBS[verb](tmp_path)
-    assert everything(tmp_path / "q") == before
+            call(tmp_path)
+        assert everything(tmp_path / "q") == before
     (tmp_path / OUT / name).unlink()
     (tmp_path / "away").rename(tmp_path / OUT / name)
     assert zarrlift.undo(tmp_path / JOB).ok
@@ -325,3 +295,72 @@ def test_a_lost_parent_is_named_and_nothing_is_written_in_its_place(
         mounted.update({str(tmp_path / "m")} if change == "unmounted" else ())
         assert zarrlift.resume(target).ok
         assert values(out, 3) == values(source, 2)
+
+
+# A run publishes nothing if its destination is another directory than the one in which it began.
+
+
+def _removed(root: Path) -> None:
+    shutil.rmtree(root)
+
+
+def _moved(root: Path) -> None:
+    root.rename(root.with_name("moved"))
+
+
+def _new(root: Path) -> None:
+    _moved(root)
+    root.mkdir()
+
+
+def _link(root: Path) -> None:
+    _moved(root)
+    root.symlink_to("../q/out.zarr", target_is_directory=True)
+
+
+def _link_above(root: Path) -> None:
+    root.parent.rename(root.parent.with_name("away"))
+    root.parent.symlink_to("q")
+
+
+@pytest.mark.parametrize("change", [_removed, _moved, _new, _link, _link_above])
+def test_nothing_is_published_into_another_directory(
+    change: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = write_archive(tmp_path / "source.zarr"), tmp_path / "p/out.zarr"
+    assert zarrlift.migrate(source, tmp_path / "q/out.zarr").ok
+    others = everything(tmp_path / "q")
+    publish, changed = Publisher.publish_array, []
+
+    def publish_array(publisher: Publisher, *args: object) -> int | None:
+        if not changed:
+            changed.append(True)
+            change(out)
+        return publish(publisher, *args)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "publish_array", publish_array)
+        outcome = zarrlift.migrate(source, out)
+    assert not outcome.ok
+    assert any("moved, deleted or replaced" in problem.message for problem in outcome.problems)
+    assert everything(tmp_path / "q") == others
+    if change in (_removed, _new):
+        assert everything(out) == {}
+    if change is _link_above:
+        (tmp_path / "p").unlink()
+        (tmp_path / "away").rename(tmp_path / "p")
+    elif change is _moved:
+        out.with_name("moved").rename(out)
+    else:
+        return
+    assert zarrlift.resume(out).ok
+    assert values(out, 3) == values(source, 2)
+
+
+def test_the_same_directory_through_a_link_is_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "root"
+    root = OpenDirectories(str(path))
+    root.root(make=True)
+    _moved(path)
+    path.symlink_to(tmp_path / "moved", target_is_directory=True)
+    root.require_same()

@@ -36,8 +36,14 @@ def _removing(monkeypatch: pytest.MonkeyPatch, destination: Path, key: str) -> N
     monkeypatch.setattr(Run, "_write_documents", removing)
 
 
-@pytest.mark.parametrize("key", ["g/relink/c/3/3", "g/recode/c/0", "h/rewrite/c/0/0"])
-@pytest.mark.parametrize("executor", ["threads", "processes"])
+@pytest.mark.parametrize(
+    ("key", "executor"),
+    [
+        ("g/relink/c/3/3", "threads"),
+        ("g/recode/c/0", "threads"),
+        ("h/rewrite/c/0/0", "processes"),
+    ],
+)
 def test_an_array_is_not_published_without_a_chunk(
     source: Path, destination: Path, key: str, executor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,27 +125,6 @@ def test_without_a_listing_nothing_is_noticed(
     assert zarrlift.migrate(source, destination, no_list=True).ok
 
 
-@pytest.mark.parametrize("recipe", [{"chunks": "16"}, {"chunks": "16", "shards": "3"}, {"shards": "2x"}])
-def test_blocks_that_omit_fill_values_are_not_missing(
-    recipe: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, destination = tmp_path / "fills.zarr", tmp_path / "out.zarr"
-    array = zarr.create_array(path / "a", shape=(96,), chunks=(8,), dtype="i4", fill_value=0, zarr_format=2,
-                              config={"write_empty_chunks": True})  # fmt: skip
-    array[:40] = np.arange(40)
-    array[40:80] = 0
-    zarr.create_group(path, zarr_format=2, overwrite=False)
-    options = zarrlift.Recipe(base=zarrlift.ArrayRecipe(drop_empty=True, **recipe))
-    assert zarrlift.migrate(path, destination, recipe=options).ok
-    assert (zarr.open_array(destination / "a")[:] == array[:]).all()
-    shutil.rmtree(destination)
-    _removing(monkeypatch, destination, "a/c/0")
-    (tmp_path / "out.zarr.zarrlift.db").unlink(missing_ok=True)
-    for file in tmp_path.glob(".*zarrlift*"):
-        file.unlink()
-    assert not zarrlift.migrate(path, destination, recipe=options).ok
-
-
 def _incomplete_job(source: Path, destination: Path) -> None:
     """A run that ended in order with one array that failed, which is mended then."""
     chunk = source / "g/recode/0"
@@ -193,18 +178,6 @@ def test_an_array_that_may_not_be_repaired_is_named(source: Path, destination: P
     assert tree(destination) == before
     if change not in ("source", "document"):
         assert zarrlift.update(destination, force=True).ok
-
-
-def test_status_checks_what_is_published(
-    source: Path, destination: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert zarrlift.migrate(source, destination).ok
-    assert main(["status", str(destination), "--check"]) == 0
-    shutil.rmtree(destination / "g/relink/c")
-    assert main(["status", str(destination), "--check"]) == 1
-    assert "g/relink" in capsys.readouterr().out
-    shutil.rmtree(source)
-    assert main(["status", str(destination), "--check"]) == 1
 
 
 @pytest.mark.parametrize("at", ["before", "between"])

@@ -149,14 +149,6 @@ def test_the_bar_counts_chunks_where_bytes_are_not_known():
     assert "10/10" in drawn(stream)[-1]
 
 
-def test_unknown_totals_are_fine():
-    stream = Terminal()
-    bar = ProgressBar(stream)
-    bar(Planned(bytes=None, chunks=None))
-    bar(TaskDone(chunks=1, bytes_in=5))
-    bar.close()
-
-
 def test_a_note_stands_on_its_own_line():
     stream = Terminal()
     bar = ProgressBar(stream)
@@ -199,14 +191,6 @@ def test_the_bar_of_a_terminal_that_went_away_may_be_collected_in_any_thread(mom
     closing.start()
     closing.join(60)
     assert not closing.is_alive()
-
-
-def test_a_terminal_that_goes_away_silences_the_bar():
-    bar = ProgressBar(Gone())
-    bar(Planned(bytes=10, chunks=1))
-    bar(TaskDone(chunks=1, bytes_in=10))
-    bar.note("x")
-    bar.close()
 
 
 def test_a_total_that_was_guessed_too_low_gives_way():

@@ -161,7 +161,9 @@ def test_a_resume_of_a_source_that_did_not_change_ends_the_job(
 
 @pytest.mark.slow(one_in=4)
 def test_sizes_are_known_from_the_listing(kind: Kind, source: Path) -> None:
-    planned = {array.path: array for array in zarrlift.plan(kind.place, **kind.options).arrays}
+    plan = zarrlift.plan(kind.place, **kind.options)
+    assert "no-versions" not in {problem.kind for problem in plan.problems}
+    planned = {array.path: array for array in plan.arrays}
     for path, array in planned.items():
         sizes = [len(data) for key, data in tree(source / path).items() if not key.startswith(".z")]
         assert (array.bytes_in, array.bytes_in_known) == (sum(sizes), True)
@@ -175,12 +177,6 @@ def test_a_store_that_tells_no_versions_is_named(layers: tuple[type[Retry], ...]
     assert [(note.severity, note.found) for note in notes] == [
         ("note", "no ETags or times in the listing of the source, for 3 arrays")
     ]
-
-
-@pytest.mark.slow(one_in=4)
-def test_where_versions_are_told_there_is_no_such_note(kind: Kind) -> None:
-    made = zarrlift.plan(kind.place, **kind.options)
-    assert "no-versions" not in {problem.kind for problem in made.problems}
 
 
 # While a run goes on

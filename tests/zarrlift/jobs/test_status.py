@@ -11,7 +11,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -162,17 +161,6 @@ def test_the_json_of_the_command_is_the_status(tmp_path, capsys):
     assert refused == ["empty"]
 
 
-def test_a_job_of_a_version_without_these_records_has_a_status(tmp_path):
-    write_archive(tmp_path / "a.zarr")
-    zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr")
-    new = ("run", "checked")
-    with closing(sqlite3.connect(tmp_path / "b.zarr.zarrlift.db", isolation_level=None)) as db:
-        db.executemany("DELETE FROM meta WHERE name = ?", [(name,) for name in new])
-    status = zarrlift.status(tmp_path / "b.zarr")
-    assert (status.checked, status.versions) == (None, {})
-    assert status.arrays_done == 4
-
-
 @pytest.mark.parametrize("level", ["none", "sample", "full"])
 def test_a_resumed_job_verifies_at_the_level_of_its_first_run(level, tmp_path):
     write_archive(tmp_path / "a.zarr")
@@ -265,13 +253,21 @@ class Asks:
             self.told.append(zarrlift.status(self.target))
 
 
-@pytest.fixture
-def result(source: Path, tmp_path: Path) -> Path:
-    """Where a migration of the archive was killed."""
-    place = tmp_path / "out.zarr"
-    done = subprocess.run([sys.executable, "-c", KILLED, source, place], check=False, timeout=120)
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an archive and with what a killed migration of it has left."""
+    folder = tmp_path_factory.mktemp("killed")
+    words = [write_archive(folder / "source.zarr"), folder / "out.zarr"]
+    done = subprocess.run([sys.executable, "-c", KILLED, *words], check=False, timeout=120)
     assert done.returncode == -signal.SIGKILL
-    return place
+    return folder
+
+
+@pytest.fixture
+def result(killed: Path, tmp_path: Path) -> Path:
+    """Where a migration of the archive was killed."""
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "out.zarr"
 
 
 def rewritten(place: Path, **facts: str | None) -> Path:

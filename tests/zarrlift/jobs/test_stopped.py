@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -36,6 +35,8 @@ from zarrlift.verification import before_publishing
 from zarrstack.core.errors import UsageError
 from zarrstack.system.this import system
 
+pytestmark = pytest.mark.needs_reader("once")
+
 
 def interrupted(source: Path, destination: Path) -> dict[str, bytes]:
     """A copy of which chunks are written and recorded, and no array is there yet."""
@@ -46,7 +47,6 @@ def interrupted(source: Path, destination: Path) -> dict[str, bytes]:
     return tree(destination)
 
 
-@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("deleted", [0, 1, 20])
 def test_after_an_undo_that_was_stopped_nothing_is_written_but_undone(
     deleted: int, source: Path, destination: Path
@@ -76,7 +76,6 @@ def earlier(source: Path, destination: Path) -> Path:
     return destination
 
 
-@pytest.mark.needs_reader("once")
 def test_undo_of_a_job_that_was_stopped_before_the_old_tree_stepped_aside(
     source: Path, earlier: Path
 ) -> None:
@@ -89,7 +88,6 @@ def test_undo_of_a_job_that_was_stopped_before_the_old_tree_stepped_aside(
     assert tree(earlier) == before
 
 
-@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("removed", [0, 1])
 def test_an_old_tree_whose_removal_was_stopped_does_not_come_back(
     removed: int, source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
@@ -115,7 +113,6 @@ def test_an_old_tree_whose_removal_was_stopped_does_not_come_back(
     assert {path.name for path in earlier.parent.iterdir()} == {"source.zarr", "out.zarr.zarrlift.db"}
 
 
-@pytest.mark.needs_reader("once")
 def test_a_resume_ends_a_removal_that_was_stopped(source: Path, earlier: Path) -> None:
     with stopping(run, "remove_previous_tree"), pytest.raises(KeyboardInterrupt):
         zarrlift.migrate(source, earlier, overwrite=True)
@@ -127,7 +124,6 @@ def test_a_resume_ends_a_removal_that_was_stopped(source: Path, earlier: Path) -
     }
 
 
-@pytest.mark.needs_reader("once")
 def test_a_job_that_keeps_an_old_tree_does_not_make_room(
     source: Path, tmp_path: Path, destination: Path
 ) -> None:
@@ -171,14 +167,12 @@ def consolidated(path: Path) -> set[str]:
     return set(document["consolidated_metadata"]["metadata"])
 
 
-@pytest.mark.needs_reader("once")
 def test_a_resume_writes_the_root_document_that_a_stopped_run_did_not(repaired: Path) -> None:
     outcome = zarrlift.resume(repaired)
     assert outcome.ok, outcome.problems
     assert "g/relink" in consolidated(repaired)
 
 
-@pytest.mark.needs_reader("once")
 def test_undo_knows_the_root_document_that_a_stopped_run_did_not_replace(repaired: Path) -> None:
     assert zarrlift.undo(repaired).problems == ()
     assert not repaired.exists()
@@ -187,7 +181,6 @@ def test_undo_knows_the_root_document_that_a_stopped_run_did_not_replace(repaire
 # In place
 
 
-@pytest.mark.needs_reader("once")
 def test_overwrite_means_nothing_in_place_and_loses_no_document(source: Path) -> None:
     before = tree(source)
     zarrlift.migrate(source, in_place=True)
@@ -199,7 +192,6 @@ def test_overwrite_means_nothing_in_place_and_loses_no_document(source: Path) ->
     assert tree(source) == before
 
 
-@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("restored", [0, 2])
 def test_an_undo_that_was_stopped_leaves_no_file_of_its_own(restored: int, source: Path) -> None:
     before = tree(source)
@@ -217,7 +209,6 @@ def test_an_undo_that_was_stopped_leaves_no_file_of_its_own(restored: int, sourc
 # What a job keeps to itself
 
 
-@pytest.mark.needs_reader("once")
 def test_the_directory_of_a_killed_run_is_no_node(tmp_path: Path) -> None:
     """In N5 every directory is a group, and a resume does not go on where there is another one."""
     place = tmp_path / "place.n5"
@@ -242,19 +233,16 @@ def half_layered(source: Path, destination: Path) -> Path:
     return destination
 
 
-@pytest.mark.needs_reader("once")
 def test_a_resume_removes_what_was_half_written_through_layers(half_layered: Path) -> None:
     assert zarrlift.resume(half_layered).ok
     assert not (half_layered / LAYERED).exists()
 
 
-@pytest.mark.needs_reader("once")
 def test_an_undo_removes_what_was_half_written_through_layers(half_layered: Path) -> None:
     assert zarrlift.undo(half_layered).problems == ()
     assert not half_layered.exists()
 
 
-@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("content", [b"", bytes(512)], ids=["begun", "done with"])
 def test_a_journal_that_a_killed_commit_left_goes(
     content: bytes, source: Path, tmp_path: Path, destination: Path
@@ -268,27 +256,9 @@ def test_a_journal_that_a_killed_commit_left_goes(
     assert zarrlift.status(destination).state == "done"
 
 
-@pytest.mark.needs_reader("once")
-def test_a_directory_that_could_not_be_removed_goes_with_the_next_undo(
-    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert zarrlift.migrate(source, destination).ok
-
-    def refuse(place: str, *, dir_fd: int | None = None) -> None:
-        raise OSError(errno.EIO, "Input/output error", place)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "rmdir", refuse)
-        outcome = zarrlift.undo(destination)
-    assert {problem.kind for problem in outcome.problems} == {"storage"}
-    assert zarrlift.undo(destination).ok
-    assert not destination.exists()
-
-
 # What is written and not right
 
 
-@pytest.mark.needs_reader("once")
 def test_a_resume_writes_anew_what_was_found_wrong(source: Path, destination: Path) -> None:
     """A disk that lost a chunk, say: what is recorded as written is not asked about twice."""
     with pytest.MonkeyPatch.context() as patched:
@@ -440,18 +410,6 @@ def test_a_changed_source_cannot_show_what_was_lost_until_an_update(
         assert {problem.kind for problem in zarrlift.resume(destination).problems} == {"source-changed"}
     assert zarrlift.update(destination).ok
     assert values(destination, 3) == values(source, 2)
-
-
-def test_a_torn_document_whose_record_was_lost_is_written_again(
-    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stopped(source, destination)
-    document = destination / "h/rewrite/zarr.json"
-    assert not document.exists()
-    document.write_bytes(bytes(100))
-    rebooted(monkeypatch)
-    assert zarrlift.resume(destination).ok
-    assert values(destination, 3)["h/rewrite"] == values(source, 2)["h/rewrite"]
 
 
 def test_work_of_a_run_without_fsync_is_flushed_before_it_counts_as_flushed(

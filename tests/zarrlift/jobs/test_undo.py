@@ -44,14 +44,6 @@ def grow_with_a_damaged_chunk(source: Path) -> None:
     rewritten(source / "h/rewrite/5.1", b"damaged")
 
 
-def shrink(source: Path) -> None:
-    zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2).resize((17, 20))
-
-
-def change_attributes(source: Path) -> None:
-    zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2).attrs["mood"] = "new"
-
-
 def directories(path: Path) -> list[str]:
     return sorted(place.name for place in path.iterdir() if place.is_dir())
 
@@ -66,41 +58,6 @@ def test_a_failed_update_is_undone_as_a_whole(tmp_path: Path) -> None:
     np.testing.assert_array_equal(shown, before["h/rewrite"])
     outcome = zarrlift.undo(result)
     assert (outcome.state, outcome.problems) == ("undone", ())
-    assert directories(tmp_path) == ["source"]
-
-
-@pytest.mark.parametrize("changes", [1, 2])
-def test_documents_of_several_interrupted_updates_are_those_of_the_job(
-    changes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
-    migrated(source, result)
-    for change in (change_attributes, shrink, grow_with_a_damaged_chunk)[: changes + 1]:
-        change(source)
-        with monkeypatch.context() as patched:
-            dying(patched, 12)
-            with pytest.raises(Killed):
-                zarrlift.update(result)
-    assert zarrlift.undo(result).problems == ()
-    assert directories(tmp_path) == ["source"]
-
-
-@pytest.mark.parametrize("wish", [{"codecs": "gzip:1"}, {"chunks": "5,4"}, {"shards": "2x"}])
-def test_objects_of_several_interrupted_updates_are_those_of_the_job(
-    wish: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, result = tmp_path / "source", tmp_path / "result"
-    array = zarr.create_array(source, shape=(12, 12), chunks=(2, 3), dtype="<i4", zarr_format=2)
-    array[...] = 1
-    migrated(source, result, recipe=zarrlift.Recipe(base=zarrlift.ArrayRecipe(**wish)))
-    for rows, after in ((40, 30), (26, 12), (34, 12), (9, 6)):
-        array.resize((rows, 12))
-        array[...] = rows
-        with monkeypatch.context() as patched:
-            dying(patched, after)
-            with pytest.raises(Killed):
-                zarrlift.update(result, force=True)
-    assert zarrlift.undo(result).problems == ()
     assert directories(tmp_path) == ["source"]
 
 

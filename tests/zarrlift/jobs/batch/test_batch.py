@@ -82,17 +82,6 @@ def test_each_archive_is_migrated_as_if_alone(old: Path) -> None:
     assert sorted(name for name in os.listdir() if name.startswith("v3")) == ["v3", LIST]
 
 
-def test_a_second_call_does_only_what_is_left(old: Path) -> None:
-    zarrlift.batch("old", to=TO)
-    again = zarrlift.batch("old", to=TO)
-    assert again.outcome.ran == 2
-    shutil.rmtree(old / BROKEN)
-    shutil.copytree(old / "a/v2.zarr", old / NOTHING, dirs_exist_ok=True)
-    after = zarrlift.Batch(LIST)
-    assert after.resume().counts == {"done": 6, "failed": 1}
-    assert tree(Path("v3/nothing.zarr")) == tree(Path("v3/a/v2.zarr"))
-
-
 def test_nothing_to_do_and_archives_that_are_new(old: Path) -> None:
     for name in (BROKEN, NOTHING):
         shutil.rmtree(old / name)
@@ -146,10 +135,10 @@ def test_the_number_of_workers_changes_no_byte(old: Path, workers: int) -> None:
 def test_processes_that_run_one_list_divide_its_archives(old: Path) -> None:
     planned = zarrlift.batch("old", to=TO, run=False)
     words = [sys.executable, "-m", "zarrlift", "batch", "run", str(planned.path), "--workers", "1", "--json"]
-    processes = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(3)]
+    processes = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(2)]
     ended = [json.loads(process.communicate()[0])["result"] for process in processes]
     assert planned.status().counts == {"done": 5, "failed": 1, "refused": 1}
-    assert 7 <= sum(one["ran"] for one in ended) <= 5 + 3 * 2  # refused and failed ones are tried again
+    assert 7 <= sum(one["ran"] for one in ended) <= 5 + 2 * 2  # refused and failed ones are tried again
     assert results(Path("v3")) == alone(old, Path("alone"))
 
 
@@ -207,15 +196,13 @@ def test_undo_takes_no_notice_of_a_source_that_is_gone(old: Path) -> None:
     assert made.undo().state == "undone"
 
 
-@pytest.mark.parametrize(
-    "damage", ["", "{", '{"state": 1}', '{"state": "refused", "problems": [{}]}', "\0\0"]
-)
-def test_a_damaged_reason_is_ignored(damage: str, old: Path) -> None:
-    made = zarrlift.batch("old", to=TO)
+def test_a_damaged_reason_is_ignored(old: Path) -> None:
+    made = zarrlift.batch(f"old/{NOTHING}", "old/a/v1.zarr", to="v3/{name}.zarr")
     (row,) = (row for row in made.rows if row.state == "refused")
-    Path(reason_path(row)).write_text(damage)
-    assert made.status().counts == {"done": 5, "failed": 1, "pending": 1}
-    assert made.run().counts == {"done": 5, "failed": 1, "refused": 1}
+    for damage in ("", "{", '{"state": 1}', '{"state": "refused", "problems": [{}]}', "\0\0"):
+        Path(reason_path(row)).write_text(damage)
+        assert made.status().counts == {"done": 1, "pending": 1}, damage
+    assert made.run().counts == {"done": 1, "refused": 1}
 
 
 def test_the_reason_of_a_refused_archive_is_in_the_place_of_its_job(old: Path) -> None:
@@ -226,6 +213,7 @@ def test_the_reason_of_a_refused_archive_is_in_the_place_of_its_job(old: Path) -
     assert [path.name for path in Path("v3").rglob("*.refused")] == [reason.name]
     (told,) = (row for row in zarrlift.Batch(LIST).rows if row.state == "refused")
     assert told.problems == row.problems != ()
+    assert zarrlift.batch("old", to=TO).outcome.ran == 2
     assert made.undo().ok
     assert not reason.exists()
     made.run()
@@ -233,6 +221,7 @@ def test_the_reason_of_a_refused_archive_is_in_the_place_of_its_job(old: Path) -
     shutil.copytree(old / "a/v2.zarr", old / NOTHING, dirs_exist_ok=True)
     assert made.resume().counts == {"done": 6, "failed": 1}
     assert not reason.exists()
+    assert tree(Path("v3/nothing.zarr")) == tree(Path("v3/a/v2.zarr"))
 
 
 def test_only_a_refused_archive_has_a_reason_wherever_its_job_would_be(old: Path) -> None:
@@ -276,16 +265,16 @@ def test_a_job_without_a_note_is_opened(note: str, old: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda: zarrlift.verify("v3/a/v2.zarr", full=True), "done"),
-        (lambda: zarrlift.undo("v3/a/v2.zarr"), "undone"),
-        (lambda: Path("v3/a/v2.zarr.zarrlift.db").write_bytes(b"SQLite format 3\0"), "failed"),
-        (lambda: Path("v3/a/v2.zarr.zarrlift.db").unlink(), "pending"),
-        (lambda: shutil.copy("v3/a/v1.zarr.zarrlift.db", "v3/a/v2.zarr.zarrlift.db"), "failed"),
+        (lambda: zarrlift.verify("v3/v2.zarr", full=True), "done"),
+        (lambda: zarrlift.undo("v3/v2.zarr"), "undone"),
+        (lambda: Path("v3/v2.zarr.zarrlift.db").write_bytes(b"SQLite format 3\0"), "failed"),
+        (lambda: Path("v3/v2.zarr.zarrlift.db").unlink(), "pending"),
+        (lambda: shutil.copy("v3/v1.zarr.zarrlift.db", "v3/v2.zarr.zarrlift.db"), "failed"),
     ],
     ids=["verified", "undone", "damaged", "gone", "that of another archive"],
 )
 def test_the_state_is_that_of_the_job(change: Callable[[], object], expected: str, old: Path) -> None:
-    made = zarrlift.batch("old", to=TO)
+    made = zarrlift.batch("old/a", to=TO)
     change()
     assert states(made)["a/v2.zarr"] == expected
 
@@ -297,15 +286,6 @@ def test_the_notes_of_a_job_in_a_commit_are_not_read_past_its_journal(old: Path)
     Path(f"{row.job}-journal").touch()
     assert stable_notes(row.job) is None
     assert [row.state for row in made.rows] == ["done"]
-
-
-def test_undo_takes_back_all_archives(old: Path) -> None:
-    made = zarrlift.batch("old", to=TO)
-    assert made.undo().state == "undone"
-    assert results(Path("v3")) == {}
-    assert made.status().counts == {"pending": 1, "undone": 6}
-    assert made.resume().ran == 1
-    assert made.run().counts == {"done": 5, "failed": 1, "refused": 1}
 
 
 def test_the_job_of_an_archive_is_where_migrate_puts_it(old: Path) -> None:
@@ -375,15 +355,6 @@ def test_an_archive_that_was_refused_as_a_whole_is_planned_anew(old: Path) -> No
     zarr.consolidate_metadata(archive, zarr_format=2)
     assert made.resume().state == "done"
     assert zarr.open_group("v3/c/one.zarr", mode="r").metadata.consolidated_metadata is not None
-
-
-def test_an_archive_whose_document_is_gone_is_named_and_left_alone(old: Path) -> None:
-    made = zarrlift.batch("old/a", in_place=True)
-    (old / "a/v2.zarr/zarr.json").unlink()
-    again = made.run()
-    assert not again.ok
-    told = {short(row): row.problems for row in again.rows}
-    assert "what this job wrote is gone" in told["a/v2.zarr"][0].message
 
 
 def test_the_commands_for_one_archive_say_that_this_is_a_batch(old: Path) -> None:
@@ -491,12 +462,6 @@ def test_a_plan_shows_formats_and_sizes_and_groups_refusals_by_their_reason(
     assert len(refusals) == sum(row["state"] == "refused" for row in rows) == 3
 
 
-def test_a_folder_of_archives_is_not_inspected_as_one(old: Path) -> None:
-    with pytest.raises(UsageError, match="a folder of several archives") as refused:
-        zarrlift.inspect(write_two(old.parent / "two"))
-    assert "zarrlift batch run" in str(refused.value)
-
-
 @pytest.mark.parametrize("names", [("a.zarr", "b.n5"), ("a.n5", "b.n5"), ("x/a.zarr", "y/b.zarr")], ids=str)
 def test_a_folder_given_to_migrate_suggests_a_batch_that_can_be_pasted(
     names: tuple[str, str], old: Path, capsys: pytest.CaptureFixture[str]
@@ -554,12 +519,6 @@ def write_scan(folder: Path, value: int) -> None:
     group.create_array("time", data=np.full(4, value))
 
 
-def write_two(folder: Path) -> Path:
-    for name in ("a.zarr", "b.zarr"):
-        zarr.create_group(folder / name, zarr_format=2).create_array("x", shape=(2,), dtype="i4")
-    return folder
-
-
 def test_from_a_list_to_the_end(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = batch(capsys, "run", "--dry-run", "old", *TO_RELATIVE, code=1)
     assert "Nothing has been migrated. Without --dry-run, it is." in text
@@ -613,18 +572,6 @@ def test_what_is_refused_or_fails_is_on_standard_error_once(
     assert not capsys.readouterr().err
 
 
-def test_a_finished_batch_has_nothing_to_do(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in (BROKEN, NOTHING):
-        shutil.rmtree(old / name)
-    batch(capsys, "run", "old", *TO_RELATIVE)
-    assert "Nothing to do: every archive is done." in batch(capsys, "run", "old", *TO_RELATIVE)
-    shutil.copytree(old / "a/v2.zarr", old / "new.zarr")
-    told = as_json(capsys, "run", "old", *TO_RELATIVE, code=1)
-    assert str(old / "new.zarr") in told["found"]
-    batch(capsys, "list", "old", *TO_RELATIVE, "-o", LIST)
-    assert "6 done" in batch(capsys, "run", LIST)
-
-
 def test_finish_asks_once(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     batch(capsys, "run", "old/a", "--in-place")
     batch(capsys, "verify", IN_PLACE)
@@ -633,24 +580,12 @@ def test_finish_asks_once(old: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert not (old / "a/v2.zarr/.zgroup").exists()
 
 
-def test_commands_take_only_some_archives(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    batch(capsys, "run", "old", *TO_RELATIVE, "--only", "old/a/*")
-    assert as_json(capsys, "status", LIST, code=1)["counts"] == {"done": 2, "pending": 5}
-    assert as_json(capsys, "verify", LIST, "--only", "old/a/v1*", "--full")["ran"] == 1
-    assert as_json(capsys, "undo", LIST, "--only", "v3/a/v1.zarr", "--yes")["counts"] == {"undone": 1}
-    assert as_json(capsys, "status", LIST, "--only", "old/a/*", code=1)["counts"] == {"done": 1, "undone": 1}
-    told = as_json(capsys, "status", "v3/a/v2.zarr", "--only", "old/a/*", code=2)
-    assert told["message"] == "--only is for a list of archives"
-
-
-@pytest.mark.parametrize("verb", ["status", "resume", "verify", "update", "undo"])
-def test_an_archive_of_a_batch_is_that_of_any_job(
-    verb: str, old: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_archive_of_a_batch_is_that_of_any_job(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     batch(capsys, "run", "old/a", "--to", "v3/a/{relative}.zarr")
-    words = [verb, "v3/a/v2.zarr", *(["--yes"] if verb == "undo" else []), "--json"]
-    assert main(words) == 0
-    assert "archives" not in json.loads(capsys.readouterr().out)["result"]
+    for verb in ("status", "resume", "verify", "update", "undo"):
+        words = [verb, "v3/a/v2.zarr", *(["--yes"] if verb == "undo" else []), "--json"]
+        assert main(words) == 0
+        assert "archives" not in json.loads(capsys.readouterr().out)["result"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from tests.support.job_processes import stopping
 
 import zarrlift
 from zarrlift import Batch
-from zarrlift.cli import main
 from zarrlift.jobs.run import Run
 
 NAMES = ("one", "two", "three")
@@ -93,14 +92,12 @@ def test_a_copied_batch_whose_results_were_replaced_is_refused(folder: Path) -> 
     assert (tree(folder), tree(other / "v3/one.zarr")) == before
 
 
-@pytest.mark.parametrize("call", [Batch.run, Batch.resume], ids=["run", "resume"])
-def test_a_copied_batch_goes_on_with_what_was_not_begun(call: Callable[[Batch], Any], folder: Path) -> None:
+def test_a_copied_batch_goes_on_with_what_was_not_begun(folder: Path) -> None:
     batch(folder, only="*one*")
     other = copied(folder)
     before = tree(folder)
     there = Batch(other / "v3.zarrlift.jsonl")
-    call(there)
-    assert there.outcome.counts == {"done": 3}
+    assert there.run().counts == {"done": 3}
     assert all(values(other / "v3" / f"{name}.zarr", 3)["x"] == [len(name)] * 6 for name in NAMES)
     assert tree(folder) == before
 
@@ -115,33 +112,6 @@ def test_a_copied_batch_in_place_deletes_no_document_of_the_originals(folder: Pa
     assert not (other / "old/one.zarr/.zgroup").exists()
     assert there.undo().counts == {"undone": 3}
     assert results(other / "old") == original
-    assert tree(folder) == before
-
-
-def test_the_commands_act_on_a_copied_batch(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    batch_in_place(folder)
-    other = copied(folder)
-    before = tree(folder)
-    monkeypatch.chdir(other)
-    for words in (
-        ["batch", "run", "old", "--in-place"],
-        ["finish", "old.zarrlift.jsonl", "--yes"],
-        ["undo", "old.zarrlift.jsonl", "--yes"],
-    ):
-        assert main(words) == 0
-    assert tree(folder) == before
-    capsys.readouterr()
-
-
-def test_a_job_of_a_copied_batch_may_be_named_alone(folder: Path) -> None:
-    assert batch(folder).outcome.ok
-    other = copied(folder)
-    before = tree(folder)
-    for call in (zarrlift.resume, zarrlift.update, zarrlift.undo):
-        call(other / "v3/one.zarr.zarrlift.db")
-    assert not (other / "v3/one.zarr").exists()
     assert tree(folder) == before
 
 
@@ -171,33 +141,6 @@ def test_a_moved_batch_goes_on_where_it_is_now(folder: Path) -> None:
     assert Batch(now / "v3.zarrlift.jsonl").undo().counts == {"undone": 3}
     assert not list((now / "v3").rglob("zarr.json"))
     assert not folder.exists()
-
-
-def test_a_moved_batch_is_finished_and_undone_in_place(folder: Path) -> None:
-    before = tree(folder / "old")
-    batch_in_place(folder)
-    now = moved(folder)
-    assert Batch(now / "old.zarrlift.jsonl").finish().counts == {"finished": 3}
-    assert Batch(moved(now, "c") / "old.zarrlift.jsonl").undo().counts == {"undone": 3}
-    assert results(folder.with_name("c") / "old") == before
-
-
-def test_a_batch_moved_in_the_middle_writes_the_rest_beside_what_it_has_written(folder: Path) -> None:
-    with stopping(Run, "__call__", after=1), pytest.raises(zarrlift.Interrupted):
-        batch(folder, workers=1)
-    now = moved(folder)
-    assert Batch(now / "v3.zarrlift.jsonl").resume().counts == {"done": 3}
-    assert all(values(now / "v3" / f"{name}.zarr", 3)["x"] == [len(name)] * 6 for name in NAMES)
-    assert not folder.exists()
-
-
-def test_a_copied_batch_whose_originals_are_gone_uses_its_own(folder: Path) -> None:
-    assert batch(folder).outcome.ok
-    other = copied(folder)
-    shutil.rmtree(folder / "v3")
-    shutil.rmtree(folder / "old")
-    assert Batch(other / "v3.zarrlift.jsonl").undo().counts == {"undone": 3}
-    assert not list((other / "v3").rglob("zarr.json"))
 
 
 def test_a_later_batch_at_the_old_place_keeps_its_results(folder: Path) -> None:

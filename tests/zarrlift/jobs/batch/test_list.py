@@ -44,9 +44,8 @@ ENCODINGS = {
 }
 
 
-@pytest.mark.parametrize("ending", ["\n", "\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize(("name", "ending"), [("list.csv", "\n"), ("list.jsonl", "\r\n")])
 @pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODINGS)
-@pytest.mark.parametrize("name", LISTS)
 def test_a_list_is_read_in_every_encoding(name: str, encoding: str, ending: str, old: Path) -> None:
     Path("recipe.toml").write_text('codecs = "gzip:6"\n')
     text = LISTS[name].replace("new/one.zarr", "new/größe 一.zarr")

@@ -265,7 +265,7 @@ def test_what_undo_leaves_is_found(site: Site) -> None:
     assert site.missing_others()
 
 
-def test_steps_are_text(stage: Stage) -> None:
+def test_steps_are_text() -> None:
     variant, steps = drawn(random.Random(5), "")
     assert parsed("; ".join((variant, *map(str, steps)))) == (variant, steps)
     assert Step.parse("1 update --force ~7 @change 40") == Step(1, ("update", "--force"), 7, "change 40")
