@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.support.job_archives import tree
 
 from zarrlift.cli import main
 
@@ -93,12 +94,6 @@ def assert_good(destination: Path) -> None:
     """The sound array is there, and nothing temporary is."""
     assert read(destination / "good").tolist() == GOOD.tolist()
     assert [p.name for p in destination.iterdir() if p.name.startswith(".zarrlift")] == []
-
-
-def tree(path: Path) -> dict[str, bytes]:
-    """Every regular file below a path."""
-    files = (file for file in path.rglob("*") if file.is_file() and not file.is_symlink())
-    return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
 
 
 def copied(source: Path, destination: Path) -> Path:

@@ -16,7 +16,6 @@ from zarrlift.core.data_types.v3 import DataType
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
-V2_KEYS = {"name": "v2", "configuration": {"separator": "."}}
 _OF_OBJECTS = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
 
 

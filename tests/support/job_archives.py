@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import shutil
 import warnings
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import zarr
 from numcodecs import Blosc, Delta, Zlib
-from tests.support.fixtures_index import FORMATS, archive, archives, bad_cases
+from tests.support.fixtures_index import archive
 
 # Archives that many tests need: zarr-python writes each once in a process, and every test has a copy.
 
@@ -40,8 +39,9 @@ def written_once(write: Callable[[Path], None]) -> Callable[[Path], Path]:
 
 
 def tree(path: Path) -> dict[str, bytes]:
-    """Every file below a path, by relative name."""
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    """Every regular file below a path, by relative name."""
+    files = (file for file in path.rglob("*") if file.is_file() and not file.is_symlink())
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
 
 
 # Small archives with a bit of everything that a job has to carry, and what to look at afterwards.
@@ -50,6 +50,7 @@ def tree(path: Path) -> dict[str, bytes]:
 OTHERS = {
     "zarr_v1": ("zarr_v1/zarr-1.1/arrays", "shapes"),
     "zarr_v3_draft": ("zarr_v3_draft/may-2022/tree", ""),
+    "n5": ("n5/java-3.5.1/root", ""),
 }
 """Of each format but Zarr v2: a fixture and a group in it that serves as an archive of its own."""
 
@@ -104,46 +105,3 @@ def values(path: Path, version: int) -> dict[str, object]:
         nodes = list(root.members(max_depth=None))
     arrays = ((name, node) for name, node in nodes if isinstance(node, zarr.Array))
     return {name: np.asarray(array[...]).tolist() for name, array in arrays}
-
-
-# A folder of many small archives of all formats, some of them broken, from the fixtures.
-
-
-_MOST_ARRAYS = 7
-
-
-def small_archives() -> list[Path]:
-    """Fixtures with few arrays, of every format and many writers."""
-    found = (one for name in FORMATS for one in archives(name))
-    return [
-        one.path
-        for one in found
-        if len(one.arrays) <= _MOST_ARRAYS and one.name != "zarr_v3_draft/may-2022/extensions"
-    ]
-
-
-def broken_archives() -> list[Path]:
-    """Fixtures with a damaged array beside a sound one, or with nothing that can be read."""
-    cases = (case for name in FORMATS for case in bad_cases(name))
-    return [case.path for case in cases if case.damaged and not case.readable]
-
-
-def write_many(folder: Path, number: int, broken: int) -> dict[str, Path]:
-    """Copies of `number` archives, of which `broken` are broken, in folders of 100; the sources by name."""
-    sound = itertools.cycle(small_archives())
-    bad = itertools.cycle(broken_archives())
-    every = number // broken if broken else number + 1
-    made = {}
-    for place in range(number):
-        is_broken = (place + 1) % every == 0 and (place + 1) // every <= broken
-        source = next(bad if is_broken else sound)
-        suffix = source.suffix if source.suffix in (".zarr", ".n5", ".zip") else ".zarr"
-        name = f"{place // 100:02}/{'broken' if is_broken else 'sound'}-{place:04}{suffix}"
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target)
-        else:
-            shutil.copy(source, target)
-        made[name] = source
-    return made

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from tests.support import web_servers
 from tests.support.bucket import Bucket, serving
+from tests.support.job_archives import tree as files
+from tests.support.job_archives import write_archive
 from tests.support.store_servers import OF_S3, SERVERS, Server, server
-from tests.zarrlift.jobs.conftest import write_archive
 
 from zarrlift.storage.open_storage import open_storage
 
@@ -25,12 +26,6 @@ from zarrlift.storage.open_storage import open_storage
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive of the job tests: three routes, missing chunks, consolidated metadata."""
     return write_archive(tmp_path_factory.mktemp("archive") / "source.zarr")
-
-
-def files(root: Path) -> dict[str, bytes]:
-    """Every file below a path, by relative name."""
-    found = (file for file in root.rglob("*") if file.is_file())
-    return {file.relative_to(root).as_posix(): file.read_bytes() for file in found}
 
 
 def fill(place: Any, archive: Path) -> Any:

@@ -11,20 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zarr
 from tests.support.another_user import folder_anybody_may_enter, without_privileges
-from tests.zarrlift.storage.conftest import files
-from tests.zarrlift.storage.test_every_pair import DESTINATIONS, SOURCES, content
+from tests.zarrlift.storage.test_every_pair import recipe
 from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
 import zarrlift
-from zarrlift import ArrayRecipe, Recipe
 from zarrlift.jobs.run import Run
 from zarrlift.storage.base import DirectoryEntry
 from zarrlift.storage.local import files as local_files
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote import store_writer
 from zarrlift.storage.remote.store_storage import StoreStorage
 from zarrstack.core.errors import StorageError, UsageError
 
@@ -115,13 +111,6 @@ def test_deleting_is_fine_twice(storage):
     storage.delete("c")
     storage.delete("c")
     assert storage.get("c") is None
-
-
-def test_zarr_can_use_a_storage_written_by_us():
-    store = MemoryStore()
-    group = zarr.open_group(store, mode="w", zarr_format=2)
-    group.create_array("x", shape=(4,), chunks=(2,), dtype="i4")[:] = 7
-    assert zarr.open_group(StoreStorage(store).zarr_store(), mode="r")["x"][:].tolist() == [7] * 4
 
 
 class Failing(WrapperStore):
@@ -237,74 +226,6 @@ def test_a_path_that_cannot_be_looked_at_is_not_absent(tmp_path: Path) -> None:
             ask(tmp_path / ("n" * 256))
 
 
-# Other chunks and shards from and to every kind of store: the objects are those of a directory.
-
-
-OPTIONS = {
-    "shards": ArrayRecipe(shards="3x"),
-    "start": ArrayRecipe(shards="3x", shard_index_location="start"),
-    "chunks": ArrayRecipe(chunks="5,7"),
-    "both": ArrayRecipe(chunks="5,7", shards="2x"),
-}
-
-
-@pytest.fixture(scope="module")
-def expected(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
-    """What each wish gives from a directory into a directory."""
-    made = {}
-    for name, base in OPTIONS.items():
-        place = tmp_path_factory.mktemp(name) / "out.zarr"
-        assert zarrlift.migrate(archive, place, recipe=Recipe(base=base)).ok
-        made[name] = files(place)
-    return made
-
-
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("source", ["zip", "memory://", "http, no listing", "stack"])
-@pytest.mark.slow(one_in=11)
-def test_from_any_store(
-    source: str, option: str, expected: Any, archive: Path, web: str, tmp_path: Path
-) -> None:
-    place = SOURCES[source](tmp_path, archive, web)
-    outcome = zarrlift.migrate(place, tmp_path / "out.zarr", recipe=Recipe(base=OPTIONS[option]))
-    assert outcome.ok, outcome.problems
-    assert without_documents(files(tmp_path / "out.zarr")) == without_documents(expected[option])
-
-
-@pytest.mark.slow(one_in=15)
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize(
-    "spooled",
-    [
-        pytest.param(False, id="in memory"),
-        pytest.param(True, id="by a temporary file", marks=pytest.mark.needs_reader("once")),
-    ],
-)
-@pytest.mark.parametrize("destination", DESTINATIONS)
-def test_to_any_store(
-    destination: str,
-    spooled: bool,
-    option: str,
-    expected: Any,
-    archive: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if spooled:
-        monkeypatch.setattr(store_writer, "SPOOLED", 50)
-        monkeypatch.setattr("zarrlift.transfer.blocks._HELD", 20)
-    place = DESTINATIONS[destination](tmp_path)
-    job = tmp_path / "job.db"
-    outcome = zarrlift.migrate(archive, place, recipe=Recipe(base=OPTIONS[option]), job=job)
-    assert outcome.ok, outcome.problems
-    assert without_documents(content(place)) == without_documents(expected[option])
-
-
-def without_documents(found: dict[str, bytes]) -> dict[str, bytes]:
-    """Stored chunks and shards; consolidated metadata is a matter of what a source can list."""
-    return {key: data for key, data in found.items() if not key.endswith("zarr.json")}
-
-
 def test_a_block_that_is_gone_is_missed_without_a_listing_of_the_source(
     archive: Path, web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,7 +240,7 @@ def test_a_block_that_is_gone_is_missed_without_a_listing_of_the_source(
         publish(run, arrays)
 
     monkeypatch.setattr(Run, "_write_documents", removing)
-    outcome = zarrlift.migrate(web, destination, recipe=Recipe(base=OPTIONS["both"]))
+    outcome = zarrlift.migrate(web, destination, recipe=recipe("both"))
     assert removed
     assert [problem.node for problem in outcome.problems] == ["g/recode"]
     assert not (destination / "g" / "recode" / "zarr.json").exists()

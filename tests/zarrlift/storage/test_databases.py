@@ -6,11 +6,8 @@ import dbm.dumb
 import importlib
 import multiprocessing
 import os
-import random
 import shutil
-import signal
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
@@ -37,7 +34,6 @@ WRITTEN = {
     "ndbm.db": "dbm.ndbm",
 }
 """Databases by zarr-python 2.18, and the module of Python that some of them need."""
-RUNNER = Path(__file__).parents[1] / "jobs/faults/killed_run.py"
 
 
 @pytest.fixture(scope="module")
@@ -151,35 +147,6 @@ def test_a_forked_process_opens_the_database_again(database: Path, folder: Path)
     assert answers.get(timeout=60) == (folder / "h/rewrite/0.0").read_bytes()
     child.join()
     assert storage.get("g/relink/0.0") == (folder / "g/relink/0.0").read_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(3))
-def test_a_killed_migration_resumes(database: Path, folder: Path, part: int, tmp_path: Path) -> None:
-    def run(moment: int, out: Path) -> subprocess.CompletedProcess[str]:
-        command = [
-            sys.executable,
-            str(RUNNER),
-            str(moment),
-            str(out.parent),
-            "migrate",
-            str(database),
-            str(out),
-        ]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    (tmp_path / "right").mkdir()
-    done = run(0, tmp_path / "right/new.zarr")
-    assert done.returncode == 0, done.stderr
-    changes = int(done.stderr.split()[-1])
-    out = tmp_path / "killed" / "new.zarr"
-    out.parent.mkdir()
-    moment = random.Random(part).randint(changes * part // 3 + 1, changes * (part + 1) // 3)
-    assert run(moment, out).returncode == -signal.SIGKILL
-    begun = out.with_name("new.zarr.zarrlift.db").exists()
-    outcome = zarrlift.resume(out) if begun else zarrlift.migrate(database, out)
-    assert outcome.ok, outcome.problems
-    assert tree(out) == tree(tmp_path / "right/new.zarr")
 
 
 # ----- without a package, and what is no archive

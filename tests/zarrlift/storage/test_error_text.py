@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import random
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
-import sys
 import uuid
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -20,15 +15,12 @@ import pytest
 import zarr
 from tests.support.damaged_archives import PEAK, python
 from tests.support.fixtures_index import archive
-from tests.zarrlift.storage.conftest import files, fill
-from zarr.storage import MemoryStore, WrapperStore
+from tests.zarrlift.storage.conftest import fill
 
 import zarrlift
-from zarrlift import ArrayRecipe, Recipe
 from zarrlift.cli import main
 from zarrlift.storage.redact import secrets_of
 from zarrlift.storage.remote.error_text import plainly
-from zarrstack.core.errors import ZarrstackError
 
 OCEAN = archive("zarr_v2/zarr-2.18/people/ocean").path
 OBSTORE = "Generic S3 error: Error performing GET http://127.0.0.1:9/b/k?... in 25.3ms"
@@ -225,53 +217,6 @@ SECRET, TOKEN = "AKIAEXAMPLEKEY", "hunter22-of-mine"
 OPTIONS = {"key": SECRET, "client_kwargs": {"token": TOKEN}}
 
 
-def told(*texts: str | bytes) -> list[str]:
-    """The secrets that stand in some texts."""
-    data = b"".join(text.encode() if isinstance(text, str) else text for text in texts)
-    return [secret for secret in (SECRET, TOKEN, "me:", "open-sesame") if secret.encode() in data]
-
-
-def test_options_and_passwords_are_in_no_file_and_no_plan(archive, web, tmp_path: Path) -> None:
-    place = f"memory://{uuid.uuid4()}/out.zarr"
-    start = web.replace("http://", "http://me:open-sesame@")
-    job = tmp_path / "x.zarrlift.db"
-    outcome = zarrlift.migrate(start, place, dest_storage_options=OPTIONS, job=job)
-    assert outcome.ok, outcome.problems
-    plan = zarrlift.plan(start, place + "2", dest_storage_options=OPTIONS)
-    status = zarrlift.status(job)
-    assert status.source == web
-    texts = (json.dumps(plan.to_json()), repr(outcome), repr(status), str(outcome.plan.to_json()))
-    written = b"".join(files(tmp_path).values())
-    assert len(written) > 10_000
-    assert told(written, *texts) == []
-
-
-@pytest.mark.slow
-def test_neither_are_they_in_what_the_command_says(archive, tmp_path: Path) -> None:
-    options = [f"--storage-options=dst:key={SECRET}", f"--storage-options=dst:token={TOKEN}"]
-    for place in ("memory://x/out.zarr", f"nosuch://me:open-sesame@{SECRET}/x?{TOKEN}", "/proc/nothing/x"):
-        words = ["migrate", str(archive), place, *options, "--job", str(tmp_path / "x.zarrlift.db"), "--json"]
-        done = subprocess.run(
-            [sys.executable, "-m", "zarrlift", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            cwd=tmp_path,
-        )
-        assert done.returncode == (0 if place.startswith("memory") else 2)
-        assert told(done.stdout, done.stderr) == []
-    assert told(b"".join(files(tmp_path).values())) == []
-
-
-@pytest.mark.parametrize("word", ["status", "resume", "undo"])
-def test_neither_are_they_in_errors(word: str, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ZarrstackError) as caught:
-        getattr(zarrlift, word)(f"s3://me:open-sesame@host/x?{TOKEN}")
-    assert told(str(caught.value)) == []
-
-
 def test_resuming_takes_the_options_again(archive, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     start = f"memory://{uuid.uuid4()}/source.zarr"
@@ -290,95 +235,6 @@ def test_of_a_connection_string_the_keys_are_secret() -> None:
 
 
 # Stores over broken lines, processes that do not live to the end, and how much memory it takes.
-
-
-KILLER = Path(__file__).parents[1] / "jobs" / "faults" / "killed_run.py"
-PATIENT = '[{"name": "retry", "configuration": {"first": 0}}]'
-
-
-@pytest.fixture(scope="module")
-def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hundred chunks."""
-    path = tmp_path_factory.mktemp("numbers") / "old.zarr"
-    array = zarr.create_array(
-        path, name="a", shape=(40, 50), chunks=(4, 5), dtype="<i4", compressors=None, zarr_format=2
-    )
-    array[:] = np.arange(2000).reshape(40, 50)
-    return path
-
-
-class Flaky(WrapperStore[MemoryStore]):
-    """A store over a line that breaks at the first request for each key."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        super().__init__(store)
-        self.seen: set[tuple[str, str]] = set()
-
-    def with_read_only(self, read_only: bool = False) -> Any:
-        return self
-
-    def _line(self, what: str, key: str) -> None:
-        if key[-1].isdigit() and (what, key) not in self.seen:
-            self.seen.add((what, key))
-            raise ConnectionResetError("the line is broken")
-
-    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        self._line("get", key)
-        return await super().get(key, prototype, byte_range)
-
-    async def set(self, key: str, value: Any) -> None:
-        self._line("set", key)
-        await super().set(key, value)
-
-
-@pytest.mark.parametrize("through", [None, PATIENT], ids=["store", "retry"])
-@pytest.mark.parametrize("wish", [{}, {"shards": "2x"}, {"chunks": "8,5"}], ids=str)
-@pytest.mark.parametrize("end", ["source", "destination"])
-@pytest.mark.slow(one_in=20)
-def test_what_a_broken_line_lost_is_asked_for_again(
-    end: str, wish: dict[str, Any], through: str | None, numbers: Path, tmp_path: Path
-) -> None:
-    there = Flaky(fill(MemoryStore(), numbers) if end == "source" else MemoryStore())
-    ends = (there, tmp_path / "new.zarr") if end == "source" else (numbers, there)
-    layers: dict[str, Any] = {"source_through" if end == "source" else "dest_through": through}
-    recipe, job = Recipe(base=ArrayRecipe(**wish)), tmp_path / "job.db"
-    outcome = zarrlift.migrate(*ends, recipe=recipe, verify="none", job=job, **layers)
-    assert outcome.ok, outcome.problems
-    assert there.seen
-    place = tmp_path / "new.zarr" if end == "source" else there._store
-    assert (zarr.open_array(place, path="a", mode="r")[:].ravel() == np.arange(2000)).all()
-
-
-@pytest.mark.slow(one_in=7)
-@pytest.mark.parametrize("wish", [(), ("--chunks", "8,5")], ids=["recode", "regrid"])
-@pytest.mark.parametrize("seed", range(3))
-def test_a_kill_while_objects_are_on_their_way_loses_none(
-    seed: int, wish: tuple[str, ...], numbers: Path, tmp_path: Path
-) -> None:
-    wish = (*wish, "--codecs", "zstd:1")
-    assert zarrlift.migrate(numbers, tmp_path / "right.zarr", recipe=recipe_of(wish)).ok
-    place, job = f"local://{tmp_path}/out.zarr", tmp_path / "job.db"
-    arguments = ["migrate", str(numbers), place, "--job", str(job), "--verify", "none", *wish]
-    moment = random.Random(seed).randint(20, 90)
-    folder = str(tmp_path / "out.zarr")
-    killed = subprocess.run(
-        [sys.executable, str(KILLER), str(moment), folder, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert not (tmp_path / "out.zarr/a/zarr.json").exists()
-    again = zarrlift.resume(job)
-    assert again.ok, again.problems
-    assert files(tmp_path / "out.zarr") == files(tmp_path / "right.zarr")
-
-
-def recipe_of(wish: tuple[str, ...]) -> Recipe:
-    """The recipe that some options of the command are."""
-    options = {name.removeprefix("--"): value for name, value in zip(wish[::2], wish[1::2], strict=True)}
-    return Recipe(base=ArrayRecipe(**options))
 
 
 @pytest.mark.slow

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import uuid
 import warnings
 import zipfile
@@ -18,12 +16,13 @@ import zarr
 from aiohttp import web
 from numcodecs import Blosc
 from tests.support.bucket import Bucket
-from tests.support.damaged_archives import run
 from tests.zarrlift.storage.conftest import files, fill, zipped
 from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore
 
 import zarrlift
+from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.open_storage import open_storage
+from zarrlift.storage.remote import store_writer
 from zarrlift.transfer.relink_server_side import IN_ONE_READ, server_copy
 from zarrstack.core.errors import UsageError
 
@@ -76,6 +75,15 @@ DESTINATIONS = {
 }
 
 
+OPTIONS = {
+    "plain": None,
+    "shards": ArrayRecipe(shards="3x"),
+    "index first": ArrayRecipe(shards="3x", shard_index_location="start"),
+    "chunks": ArrayRecipe(chunks="5,7"),
+    "both": ArrayRecipe(chunks="5,7", shards="2x"),
+}
+
+
 def content(place: Any) -> dict[str, bytes]:
     """Every object in a place."""
     storage = open_storage(place, mode="w")
@@ -83,50 +91,57 @@ def content(place: Any) -> dict[str, bytes]:
     return {key: data for key, data in found.items() if data is not None}
 
 
+def recipe(option: str) -> Recipe | None:
+    base = OPTIONS[option]
+    return None if base is None else Recipe(base=base)
+
+
 @pytest.fixture(scope="session")
-def reference(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The result of a migration from directory to directory."""
-    place = tmp_path_factory.mktemp("reference") / "out.zarr"
-    assert zarrlift.migrate(archive, place).ok
-    return files(place)
+def expected(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
+    """What each option gives from directory to directory."""
+    place = tmp_path_factory.mktemp("expected")
+    for option in OPTIONS:
+        assert zarrlift.migrate(archive, place / option, recipe=recipe(option)).ok
+    return {option: files(place / option) for option in OPTIONS}
 
 
-def same(found: dict[str, bytes], reference: dict[str, bytes], source: str) -> bool:
-    """Whether a result is the reference; without `.zmetadata` in the source it is not consolidated."""
+def same(found: dict[str, bytes], expected: dict[str, bytes], source: str) -> bool:
+    """Whether a result is as expected; without `.zmetadata` in the source it is not consolidated."""
     if source != "nested directory":
-        return found == reference
+        return found == expected
     return {k: v for k, v in found.items() if k != "zarr.json"} == {
-        k: v for k, v in reference.items() if k != "zarr.json"
+        k: v for k, v in expected.items() if k != "zarr.json"
     }
 
 
 PAIRS = [
+    # Each place meets each option.
     pytest.param(
-        source,
-        destination,
-        id=f"{source} to {destination}",
+        *(source, destination, option := [*OPTIONS][(row + column) % len(OPTIONS)]),
+        id=f"{source} to {destination}, {option}",
         # At the newer end each place in turn, with a directory at the other end.
         marks=() if "directory" in (source, destination) else pytest.mark.needs_reader("once"),
     )
-    for source in SOURCES
-    for destination in DESTINATIONS
+    for row, source in enumerate(SOURCES)
+    for column, destination in enumerate(DESTINATIONS)
 ]
 
 
-@pytest.mark.slow(one_in=53)
-@pytest.mark.parametrize(("source", "destination"), PAIRS)
+@pytest.mark.slow(one_in=7)
+@pytest.mark.parametrize(("source", "destination", "option"), PAIRS)
 def test_the_result_is_the_same_wherever_it_comes_from_and_goes(
-    source: str, destination: str, archive, web, reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, destination: str, option: str, archive, web, expected, tmp_path, monkeypatch
 ) -> None:
+    """Shards and chunks that are changed on their way, too."""
     monkeypatch.chdir(tmp_path)
     start, end = SOURCES[source](tmp_path, archive, web), DESTINATIONS[destination](tmp_path)
-    outcome = zarrlift.migrate(start, end)
+    outcome = zarrlift.migrate(start, end, recipe=recipe(option))
     assert outcome.ok, outcome.problems
-    assert same(content(end), reference, source)
+    assert same(content(end), expected[option], source)
     assert Path(outcome.job).parent == tmp_path
     report = zarrlift.verify(start, end, full=True)
     assert report.ok, report.problems
-    assert zarrlift.migrate(start, end).state == "nothing to do"
+    assert zarrlift.migrate(start, end, recipe=recipe(option)).state == "nothing to do"
     status = zarrlift.status(outcome.job)
     assert status.state == "done"
     if isinstance(end, str | Path):
@@ -136,45 +151,21 @@ def test_the_result_is_the_same_wherever_it_comes_from_and_goes(
         assert content(end) == {}
 
 
-@pytest.mark.needs_reader("once")
-@pytest.mark.parametrize("source", SOURCES)
-def test_a_zip_file_is_no_destination(source: str, archive, web, tmp_path: Path) -> None:
-    start = SOURCES[source](tmp_path, archive, web)
-    with pytest.raises(UsageError, match="a zip or tar file cannot be written"):
-        zarrlift.migrate(start, tmp_path / "out.zip")
-    assert not (tmp_path / "out.zip.zarrlift.db").exists()
-
-
-def zarrlift_command(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "zarrlift", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
-
-
-COMMANDS = ["zip, below a prefix", "zip by URL", "http, no listing", "nested directory"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", COMMANDS)
-def test_the_command_takes_the_same_places(
-    source: str, archive, web, reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option != "plain"])
+def test_shards_pass_through_a_temporary_file_on_their_way_to_a_store(
+    option: str, archive, expected, tmp_path, monkeypatch
 ) -> None:
-    """What another process began; commands that look at it, and `resume` and `verify`, run in this one."""
-    monkeypatch.chdir(tmp_path)
-    start = SOURCES[source](tmp_path, archive, web)
-    done = zarrlift_command("migrate", start, "out.zarr", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert same(files(tmp_path / "out.zarr"), reference, source)
-    for target in ("out.zarr", "out.zarr.zarrlift.db"):
-        told = run("status", str(target), "--json")
-        assert told.code == 0, told.err
-        assert '"state": "done"' in told.out
-        again = run("resume", str(target), "--json")
-        assert '"state": "nothing to do"' in again.out, again.err
-    checked = run("verify", str(start), "out.zarr", "--full")
-    assert checked.code == 0, checked.out
-    undone = zarrlift_command("undo", "--yes", "--yes", "out.zarr", cwd=tmp_path)
-    assert undone.returncode == 0, undone.stderr
-    assert not (tmp_path / "out.zarr").exists()
+    monkeypatch.setattr(store_writer, "SPOOLED", 50)
+    monkeypatch.setattr("zarrlift.transfer.blocks._HELD", 20)
+    store = MemoryStore()
+    assert zarrlift.migrate(archive, store, recipe=recipe(option), job=tmp_path / "job.db").ok
+    assert content(store) == expected[option]
+
+
+def test_a_zip_file_is_no_destination(archive, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a zip or tar file cannot be written"):
+        zarrlift.migrate(archive, tmp_path / "out.zip")
+    assert not (tmp_path / "out.zip.zarrlift.db").exists()
 
 
 def test_what_a_job_wrote_and_somebody_deleted_is_missed(archive, tmp_path: Path) -> None:
@@ -195,31 +186,14 @@ def test_a_new_store_in_memory_is_never_taken_for_an_old_one(archive, tmp_path: 
     assert len(list(tmp_path.glob("*.zarrlift.db"))) == 4
 
 
-def test_a_job_is_not_taken_for_that_of_a_namesake(archive, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    here, there = (f"memory://{uuid.uuid4()}/out.zarr" for _ in range(2))
-    job = zarrlift.migrate(archive, here).job
-    assert zarrlift.status(here).job == job
-    for other in (there, tmp_path / "out.zarr", "/nowhere/out.zarr"):
-        with pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="no job was found"):
-            zarrlift.undo(other)
-    with pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="a different job"):
-        zarrlift.migrate(archive, there, job=job)
-    assert zarrlift.migrate(archive, there).job != job
-    with pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="next to its destination"):
-        zarrlift.status(archive)
-    for way in (there, f"{there}/"):
-        assert zarrlift.status(way).destination == there
-
-
-@pytest.mark.parametrize("target", ["{}", "{}/", "file://{}", "~/out.zarr", "link/out.zarr"])
-def test_a_job_is_found_however_its_place_is_named(target: str, archive, tmp_path: Path, monkeypatch) -> None:
+def test_a_job_is_found_however_its_place_is_named(archive, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "real"))
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     monkeypatch.chdir(tmp_path)
     zarrlift.migrate(archive, tmp_path / "real/out.zarr")
-    assert zarrlift.status(target.format(tmp_path / "real/out.zarr")).state == "done"
+    for target in ("{}", "{}/", "file://{}", "~/out.zarr", "link/out.zarr"):
+        assert zarrlift.status(target.format(tmp_path / "real/out.zarr")).state == "done", target
 
 
 # Within one object store, payloads that stay as they are do not pass through this machine.

@@ -15,14 +15,13 @@ import pytest
 import zarr
 from tests.support import fixtures_index
 from tests.support.web_servers import Files, serving
-from zarr.storage import FsspecStore, LocalStore, MemoryStore, StorePath
+from zarr.storage import FsspecStore, LocalStore
 
 import zarrlift
 from zarrlift.formats.describe import describe
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.redact import redact, secrets_of
-from zarrlift.storage.remote.store_storage import StoreStorage
 from zarrstack.core.errors import UsageError
 
 OCEAN = fixtures_index.archive("zarr-2.18/people/ocean").path
@@ -80,25 +79,10 @@ def test_directories_in_a_zip_file_are_no_objects(tmp_path):
     assert not [key for key in stored.list_prefix("") if key.endswith("/")]
 
 
-def test_chained_urls_reach_into_zip_files(tmp_path):
-    assert paths(f"zip::file://{zipped(tmp_path / 'x.zip')}") == paths(OCEAN)
-
-
 def copied(put):
     for file in OCEAN.rglob("*"):
         if file.is_file():
             put(file.relative_to(OCEAN).as_posix(), file.read_bytes())
-
-
-def test_fsspec_urls_and_zarr_stores_hold_the_same_archive():
-    target = open_storage("memory://places/ocean", mode="w")
-    copied(target.put)
-    assert paths("memory://places/ocean") == paths(OCEAN)
-    store = MemoryStore()
-    copied(StoreStorage(store, "deep/down").put)
-    assert paths(StorePath(store, "deep/down")) == paths(OCEAN)
-    opened = zarr.open_group(open_storage(StorePath(store, "deep/down")).zarr_store(), mode="r")
-    assert set(opened.array_keys()) == set(zarr.open_group(OCEAN, mode="r").array_keys())
 
 
 @pytest.fixture
