@@ -21,8 +21,9 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from numpy.lib import recfunctions
+from tests.end_to_end.bad_input.test_plan_and_run import assert_foreseen
 from tests.support.chances import try_each
-from tests.support.damaged_archives import copied, tree
+from tests.support.damaged_archives import copied
 from tests.support.fixtures_index import (
     ExpectedArchive,
     ExpectedArray,
@@ -32,6 +33,7 @@ from tests.support.fixtures_index import (
     arrays,
     same,
 )
+from tests.support.job_archives import tree
 from tests.support.readers import OF_ALL_FEATURES, READERS, CannotRead, Seen, by_xarray
 
 import zarrlift
@@ -372,7 +374,7 @@ def assert_read(array: ExpectedArray, way: Way, place: Path, reader: str) -> Non
         assert_seen(array, seen, exactly=reader == "zarr-python", axes=way.axes)
 
 
-@pytest.mark.slow(one_in=37)
+@pytest.mark.slow(one_in=47)
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize(("way", "name", "reader"), READ)
 def test_arrays_read_as_the_old_writer_read_them(way: str, name: str, reader: str, migrated) -> None:
@@ -425,10 +427,13 @@ def assert_groups_keep_their_attributes(one: ExpectedArchive, result: Result) ->
             assert found == strict(kept)
 
 
-@pytest.mark.slow(one_in=11)
+@pytest.mark.slow(one_in=37)
 @pytest.mark.parametrize(("way", "name"), MIGRATED)
 def test_verify_agrees_and_undo_takes_everything_back(way: str, name: str, tmp_path: Path) -> None:
-    result, one = migrated_to(tmp_path / "result", way, name), archive(name)
+    one, ends = archive(name), () if WAYS[way].in_place else (tmp_path / "result",)
+    planned = zarrlift.plan(one.path, *ends, **WAYS[way].options).all_problems()
+    result = migrated_to(tmp_path / "result", way, name)
+    assert_foreseen(planned, [p.to_json() for p in result.outcome.problems if p.severity == "refusal"])
     kept_back = {p.node or "" for p in result.outcome.problems if p.severity == "refusal"}
     ends = (result.place,) if WAYS[way].in_place else (result.source, result.place)
     for full in (False, True):

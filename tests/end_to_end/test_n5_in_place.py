@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 from tests.end_to_end.test_fixtures import assert_seen
-from tests.support.damaged_archives import copied, migrate, run, tree
+from tests.support.damaged_archives import copied, migrate, run
 from tests.support.fixtures_index import archive, bad_cases
+from tests.support.job_archives import tree
 from tests.support.readers import by_zarr_python
 
 import zarrlift
 from zarrlift.planning import n5_checks
-from zarrlift.planning.plans import Plan
 from zarrstack.core.errors import UsageError
 
 
@@ -47,27 +47,12 @@ def test_the_plan_says_what_the_reader_needs(tmp_path: Path) -> None:
     assert "pip install zarr-n5" in " ".join(ran.out.split())
 
 
-def test_axes_cannot_be_reversed_in_place(tmp_path: Path) -> None:
-    place = copied(archive("n5/java-3.5.1/types").path, tmp_path / "types")
-    before = tree(place)
-    ran = migrate(place, "--in-place", "--axes", "reversed")
-    assert ran.code == 2
-    assert tree(place) == before
-    assert migrate(place, "--in-place", "--axes", "kept").code == 0
-
-
 def test_without_the_codec_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = copied(archive("n5/java-3.5.1/types").path, tmp_path / "types")
     monkeypatch.setattr(n5_checks, "CODEC", "a_codec_that_nobody_has")
     with pytest.raises(UsageError, match="is not installed"):
         zarrlift.migrate(place, in_place=True)
     assert not list(place.rglob("zarr.json"))
-
-
-def test_a_plan_in_place_is_saved_and_read_without_loss(tmp_path: Path) -> None:
-    place = copied(archive("n5/java-3.5.1/edges").path, tmp_path / "edges")
-    plan = zarrlift.plan(place, in_place=True)
-    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
 BLOCKS = [case for case in bad_cases("n5") if case.name.startswith("block_")]

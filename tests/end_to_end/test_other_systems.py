@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.fixtures_index import archive
-from tests.support.job_archives import results, values, write_archive
+from tests.support.job_archives import results, write_archive
 
 import zarrlift
 from zarrlift.cli import main
@@ -97,7 +97,7 @@ run("migrate", *arguments, "--workers", "1")
 """
 
 
-@pytest.mark.slow(one_in=2)
+@pytest.mark.slow
 def test_a_killed_job_is_resumed_updated_and_undone(tmp_path: Path) -> None:
     source, place, expected = (
         write_archive(tmp_path / "a.zarr"),
@@ -119,36 +119,6 @@ def test_a_killed_job_is_resumed_updated_and_undone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_in_place_and_over_an_old_result(tmp_path: Path) -> None:
-    source, place = write_archive(tmp_path / "a.zarr"), tmp_path / "b.zarr"
-    script = """
-source, place = arguments
-run("migrate", source, place)
-run("migrate", source, place, "--overwrite", "--link", "hard")
-run("verify", source, place, "--full")
-run("migrate", "--in-place", source)
-run("verify", source, "--full")
-run("finish", "--yes", "--yes", source)
-"""
-    told(script, tmp_path, source, place)
-    assert values(source, 3) == values(place, 3)
-
-
-@pytest.mark.slow
-def test_a_batch_of_every_format(tmp_path: Path) -> None:
-    (tmp_path / "old").mkdir()
-    for name in ARCHIVES:
-        link = tmp_path / "old" / f"{Path(name).parent.name}.zarr"
-        subprocess.run(["cp", "-r", archive(name).path, link], check=True)
-    script = """
-run("batch", "run", "old", "--to", "new/{relative}.zarr", "--workers", "2")
-run("verify", "new.zarrlift.jsonl", "--full")
-run("undo", "--yes", "--yes", "new.zarrlift.jsonl")
-"""
-    told(script, tmp_path)
-
-
-@pytest.mark.slow
 def test_every_module_can_be_imported_but_those_of_other_systems(tmp_path: Path) -> None:
     script = """
 import importlib, pkgutil, zarrstack
@@ -164,7 +134,8 @@ for package in (zarrstack, zarrlift):
 # ----- what is smaller
 
 
-@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.slow(one_in=2)
+@pytest.mark.parametrize("is_killed", [True, False])
 def test_the_disk_tier_of_a_cache_on_macos(is_killed: bool, tmp_path: Path) -> None:
     """Without the id of a boot it is not known whether what a killed process left has reached the disk."""
     script = """

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.end_to_end.bad_input.test_plan_and_run import assert_foreseen, refusals
 from tests.support.damaged_archives import (
     assert_told,
     copied,
@@ -19,12 +20,13 @@ from tests.support.damaged_archives import (
     read,
     run,
     said_of,
-    tree,
     write_archive,
     write_array,
 )
 from tests.support.fixtures_index import FORMATS, GOOD, BadCase, bad_cases
+from tests.support.job_archives import tree
 
+import zarrlift
 from zarrlift.archive.chunk_inventory import take_inventory
 from zarrlift.archive.nodes import ArrayNode
 from zarrlift.formats.describe import describe
@@ -87,7 +89,10 @@ def test_a_copy_keeps_back_what_is_damaged_and_nothing_else_as_its_plan_says(
 ) -> None:
     destination, before = tmp_path / "out.zarr", tree(case.path)
     inspected, planned = looked_at(case.path, tmp_path)
+    foreseen, _ = refusals(zarrlift.plan, case.path, destination)
     ran = migrate(case.path, destination, *options)
+    if not options:
+        assert_foreseen(foreseen, ran.refusals)
     assert tree(case.path) == before
     if case.name in NOT_AN_ARCHIVE:
         assert (inspected.code, planned.code) == (2, 2)
@@ -132,7 +137,9 @@ def test_a_copy_keeps_back_what_is_damaged_and_nothing_else_as_its_plan_says(
 def test_in_place_nothing_damaged_is_published_and_no_group(case: BadCase, tmp_path: Path) -> None:
     source = copied(case.path, tmp_path / "source.zarr")
     before = tree(source)
+    foreseen, _ = refusals(zarrlift.plan, source, in_place=True)
     ran = migrate(source, "--in-place")
+    assert_foreseen(foreseen, ran.refusals)
     after = tree(source)
     new = after.keys() - before.keys()
     assert {key: after[key] for key in before} == before

@@ -32,11 +32,11 @@ from tests.support.damaged_archives import (
     python,
     read,
     run,
-    tree,
     write_archive,
     write_array,
 )
 from tests.support.fixtures_index import archive, make_bad_links
+from tests.support.job_archives import tree
 
 from zarrlift.jobs.ledger.ledger import Job
 
@@ -78,8 +78,15 @@ def failing(name: str, number: int, unreadable: str, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(builtins, "open", fail_too)
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE], ids=errno.errorcode.get)
-@pytest.mark.parametrize("key", ["other/7", "other/.zarray", "other/.zattrs"])
+@pytest.mark.parametrize(
+    ("key", "number"),
+    [
+        ("other/7", errno.EIO),
+        ("other/7", errno.EACCES),
+        ("other/.zarray", errno.EACCES),
+        ("other/.zattrs", errno.ESTALE),
+    ],
+)
 def test_an_unreadable_file_is_never_taken_for_a_missing_one(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, number: int
 ) -> None:
@@ -124,16 +131,16 @@ def test_links_that_lead_astray_keep_back_their_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "chunk"),
+    ("name", "chunk", "follow"),
     [
-        ("zarr-2.18/stores/directory", "top/0.0"),
-        ("zarr-2.18/stores/root_array_slash", "0"),
-        ("zarr_v1/zarr-1.1/root", "0.0"),
-        ("n5/java-3.5.1/root", "0/0"),
-        ("zarr_v3_draft/zarr-2.18/root_array", "data/root/c0"),
+        ("zarr-2.18/stores/directory", "top/0.0", ()),
+        ("zarr-2.18/stores/directory", "top/0.0", ("--follow-links",)),
+        ("zarr-2.18/stores/root_array_slash", "0", ()),
+        ("zarr_v1/zarr-1.1/root", "0.0", ("--follow-links",)),
+        ("n5/java-3.5.1/root", "0/0", ()),
+        ("zarr_v3_draft/zarr-2.18/root_array", "data/root/c0", ("--follow-links",)),
     ],
 )
-@pytest.mark.parametrize("follow", [(), ("--follow-links",)], ids=["", "followed"])
 def test_a_chunk_that_was_not_fetched_is_told_how_to_be(
     name: str, chunk: str, follow: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -196,7 +203,7 @@ def limited(size: int) -> Callable[[], None]:
     return limit
 
 
-@pytest.mark.parametrize("size", [0, 3000, 20_000, 40_000])
+@pytest.mark.parametrize("size", [20_000, 0, 3000, 40_000])
 @pytest.mark.slow(one_in=4)
 def test_a_full_disk_is_one_error_and_a_resume_goes_on(size: int, source: Path, tmp_path: Path) -> None:
     """The smaller limits hit the job file, the larger ones the objects of `big`."""
@@ -249,20 +256,6 @@ def test_a_destination_that_cannot_be_written_is_one_error(
     assert ran.code in (1, 2)
     assert len(ran.problems) == 1
     assert tree(tmp_path) == before
-
-
-def test_a_folder_that_takes_no_job_file_is_named(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise sqlite3.OperationalError("unable to open database file")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sqlite3, "connect", refuse)
-        ran = migrate(source, tmp_path / "out.zarr")
-    assert (ran.code, ran.problems[0]["kind"]) == (1, "job")
-    assert ran.problems[0]["key"].endswith("out.zarr.zarrlift.db")
-    assert not (tmp_path / "out.zarr").exists()
 
 
 class Full:
@@ -332,25 +325,22 @@ AGAIN = {
 }
 
 
-@pytest.mark.slow(one_in=4)
 @pytest.mark.needs_reader("once")
-@pytest.mark.parametrize("words", AGAIN.values(), ids=AGAIN)
 @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
 def test_a_broken_job_file_is_named_and_nothing_is_touched(
-    damage: Callable[[Path], Any], words: Callable[..., Any], source: Path, tmp_path: Path
+    damage: Callable[[Path], Any], source: Path, tmp_path: Path
 ) -> None:
     destination, job = tmp_path / "out.zarr", tmp_path / "out.zarr.zarrlift.db"
     (source / "other/3").write_bytes(b"short")
     migrate(source, destination)
     damage(job)
     before = tree(tmp_path)
-    ran = run(*words(source, destination), "--json")
-    assert tree(tmp_path) == before
-    if (damage, words) == (BROKEN["a broken node"], AGAIN["status"]):
-        assert run(*words(source, destination)).code == 0, "the text needs no plan of a node"
-    (problem,) = ran.problems
-    assert (ran.code, problem["kind"], problem["key"]) == (1, "job", str(job))
-    assert problem["advice"]
+    for again, words in AGAIN.items():
+        ran = run(*words(source, destination), "--json")
+        assert tree(tmp_path) == before, again
+        (problem,) = ran.problems
+        assert (ran.code, problem["kind"], problem["key"]) == (1, "job", str(job)), again
+        assert problem["advice"]
 
 
 # ----- hostile metadata that the fixtures lack
@@ -389,7 +379,7 @@ def test_groups_without_end_are_refused_where_they_become_absurd(source: Path, t
         subprocess.run(["rm", "-rf", source / "d"], check=True)  # deeper than Python's own rmtree goes
 
 
-@pytest.mark.parametrize("depth", [101, 400, 900, 5000])
+@pytest.mark.parametrize("depth", [101, 5000])
 def test_attributes_nested_without_end_are_refused(depth: int, source: Path, tmp_path: Path) -> None:
     (source / "other/.zattrs").write_text('{"a":' * depth + "1" + "}" * depth)
     ran = migrate(source, tmp_path / "out.zarr")

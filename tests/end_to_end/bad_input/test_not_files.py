@@ -195,16 +195,17 @@ def test_the_document_that_would_tell_the_format(name: str, tmp_path: Path) -> N
     assert "a Git LFS pointer is stored in" in run("inspect", tmp_path).err + run("inspect", tmp_path).out
 
 
-def test_the_first_chunk_of_every_array_by_an_old_writer(tmp_path: Path) -> None:
+def test_the_first_chunk_of_arrays_by_an_old_writer(tmp_path: Path) -> None:
     """Whatever the codecs make of a pointer: its name is told in the place of what they say."""
     expected = archive("zarr_v2/zarr-2.18/codecs")
     place = copied(expected.path, tmp_path / "codecs.zarr")
     first = {}
-    for path in expected.arrays:
+    for path in [*expected.arrays][::3]:
         names = sorted(file.name for file in (place / path).iterdir() if file.name[0].isdigit())
         first[path] = f"{path}/{names[0]}"
         (place / first[path]).write_bytes(LFS)
-    outcome = zarrlift.migrate(place, tmp_path / "out.zarr")
+    recipe = zarrlift.Recipe(include=tuple(first))
+    outcome = zarrlift.migrate(place, tmp_path / "out.zarr", recipe=recipe)
     assert {p.node: p.key for p in outcome.problems if "Git LFS pointer" in p.message} == first
 
 

@@ -19,6 +19,7 @@ import zarr
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.chances import examples
+from tests.support.job_archives import tree
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
@@ -212,12 +213,6 @@ def bits(place: Path, path: str, version: int, dtype: str) -> tuple[tuple[int, .
     return values.shape, np.ascontiguousarray(values.astype(native)).tobytes()
 
 
-def tree(path: Path) -> dict[str, bytes]:
-    """Every file below a path, by relative name."""
-    found = (file for file in path.rglob("*") if file.is_file())
-    return {file.relative_to(path).as_posix(): file.read_bytes() for file in found}
-
-
 # What holds for every archive and every wish; random arrays, written by zarr-python and tensorstore.
 
 
@@ -235,7 +230,7 @@ def folder() -> Iterator[Path]:
 arrays_with_recipes = wanted().flatmap(lambda array: st.tuples(st.just(array), recipes(array)))
 
 
-@examples(120)
+@examples(80)
 @given(arrays_with_recipes)
 def test_every_bit_reads_back_whatever_is_asked_for(case: tuple[Wanted, ArrayRecipe]) -> None:
     array, recipe = case
