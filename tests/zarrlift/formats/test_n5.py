@@ -17,7 +17,7 @@ from tests.support import fixtures_index
 from tests.support.damaged_archives import copied
 from tests.support.fixtures_index import archive
 from tests.support.v2_trees import messages, n5, node, tree
-from tests.zarrlift.storage.test_containers import in_memory
+from tests.zarrlift.storage.conftest import in_memory
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from tests.support import web_servers
 from tests.support.bucket import Bucket, serving
@@ -40,6 +41,14 @@ def zipped(target: Path, archive: Path, prefix: str = "") -> Path:
         for name, content in files(archive).items():
             file.writestr(prefix + name, content)
     return target
+
+
+def in_memory(source: Path, folder: Path) -> str:
+    """An archive in fsspec's memory."""
+    place = f"/{folder.name}/source.n5"
+    for name, content in files(source).items():
+        fsspec.filesystem("memory").pipe(f"{place}/{name}", content)
+    return f"memory:/{place}"
 
 
 @pytest.fixture(scope="session")

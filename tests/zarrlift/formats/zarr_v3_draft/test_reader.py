@@ -12,7 +12,7 @@ from tests.support import fixtures_index
 from tests.support.damaged_archives import copied, run
 from tests.support.fixtures_index import archive, archives
 from tests.support.v2_trees import node, tree, zarr_v3_draft
-from tests.zarrlift.storage.test_containers import in_memory
+from tests.zarrlift.storage.conftest import in_memory
 from zarr.storage import MemoryStore
 
 import zarrlift
