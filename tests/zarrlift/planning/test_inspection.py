@@ -90,7 +90,10 @@ def test_inspect_and_plan_refuse_the_same(write: Callable[[Path], None], tmp_pat
 
 
 def test_an_archive_without_refusals_exits_0(tmp_path: Path) -> None:
-    tree(tmp_path / "source", {".zgroup": GROUP, "a/.zarray": ARRAY, "a/0": b"12"})
+    texts = {**ARRAY, **OBJECTS, "filters": [numcodecs.JSON().get_config()]}
+    chunk = bytes(numcodecs.JSON().encode(np.array(["a", "b"], dtype=object)))
+    entries = {".zgroup": GROUP, "a/.zarray": ARRAY, "a/0": b"12", "b/.zarray": texts, "b/0": chunk}
+    tree(tmp_path / "source", entries)
     assert run("inspect", tmp_path / "source").code == 0
 
 

@@ -27,14 +27,6 @@ SHAPE = (Column(title="node"), Column(title="codecs", wraps=True), Column(title=
 ROWS = [("/a/long/path", "bytes:little > blosc:lz4:5:shuffle", "1.23 MB"), ("/b", "", "7 B")]
 
 
-def test_a_table_is_one_line_a_row_where_it_fits():
-    assert table(SHAPE, ROWS, 80) == [
-        "  node          codecs                                bytes",
-        "  /a/long/path  bytes:little > blosc:lz4:5:shuffle  1.23 MB",
-        "  /b                                                    7 B",
-    ]
-
-
 def test_a_wrapping_column_gives_way_first():
     assert table(SHAPE, ROWS, 48) == [
         "  node          codecs                     bytes",
