@@ -129,6 +129,7 @@ def decoded(storage, member, *, damaged=False):
     return found, known, count
 
 
+@pytest.mark.slow(one_in=3)  # tests/end_to_end reads every migrated fixture
 @pytest.mark.parametrize(("expected", "reads"), CASES)
 def test_its_chunks_decode_to_what_its_writer_read(expected, reads):
     storage = open_storage(expected.path)

@@ -7,13 +7,12 @@ import json
 import shutil
 from pathlib import Path
 
-import fsspec
 import numpy as np
 import pytest
 import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support import fixtures_index
+from tests.support.chances import json_values
 from tests.support.damaged_archives import copied
 from tests.support.fixtures_index import archive
 from tests.support.v2_trees import messages, n5, node, tree
@@ -26,8 +25,7 @@ from zarrlift.core.grid.chunk_keys import N5Keys
 from zarrlift.core.grid.frames import N5Blocks
 from zarrlift.planning.planner import make_plan
 from zarrlift.recipe.recipe import Recipe
-from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.errors import UsageError, ZarrstackError
+from zarrstack.core.errors import ZarrstackError
 
 DATASET = {
     "dimensions": [7, 5, 3],
@@ -118,13 +116,7 @@ def test_a_dataset_that_lost_a_member_is_a_broken_array_not_a_group(member, tmp_
     assert {problem.key for problem in array.problems} == {"attributes.json"}
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
-    | st.sampled_from(["uint8", "gzip", "lz4", "blosc", "raw"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["type", "level", "blockSize", "x"]), inner, max_size=3),
-    max_leaves=6,
-)  # fmt: skip
+JSON = json_values(["uint8", "gzip", "lz4", "blosc", "raw"], keys=("type", "level", "blockSize", "x"))
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=80)
@@ -169,11 +161,6 @@ def test_every_directory_is_a_group_whether_it_says_so_or_not(tmp_path):
     assert [document.key for document in node(archive, "spoken").documents] == ["spoken/attributes.json"]
 
 
-def test_a_root_that_says_nothing_is_a_group_too(tmp_path):
-    archive = read(tmp_path, {"a/b/attributes.json": DATASET})
-    assert [found.path for found in archive.nodes] == ["", "a", "a/b"]
-
-
 def test_numbers_name_groups_and_datasets_as_well_as_blocks(tmp_path):
     archive = read(tmp_path, {"attributes.json": ROOT, "0/attributes.json": DATASET, "0/0/0/0": b"x",
                               "1/2/attributes.json": DATASET})  # fmt: skip
@@ -193,25 +180,11 @@ def test_a_broken_document_above_datasets_is_a_groups(tmp_path):
     assert not node(archive, "group/a").refused
 
 
-def test_blocks_whose_document_is_lost_are_an_array_that_is_refused(tmp_path):
-    archive = read(
-        tmp_path,
-        {"good/attributes.json": DATASET, "lost/0/0/0": b"x", "lost/0/1/0": b"x", "lost/1/0/0": b"x"},
-    )
-    assert "blocks without an array" in messages(node(archive, "lost"))
-    assert {found.path for found in archive.nodes} == {"", "good", "lost"}
-
-
 @pytest.mark.parametrize("name", [".zarray", ".zgroup", "zarr.json"])
 def test_two_formats_at_one_node_are_refused_unless_n5_was_asked_for(name, tmp_path):
     entries = {"attributes.json": DATASET, name: {"zarr_format": 2}}
     assert "two formats" in messages(node(read(tmp_path, entries)))
     assert not node(read(tmp_path, entries, only=True)).refused
-
-
-def test_a_node_of_another_format_is_named(tmp_path):
-    archive = read(tmp_path, {"a/attributes.json": DATASET, "other/.zarray": {"zarr_format": 2}})
-    assert "a Zarr v2 node is inside an N5 archive" in messages(node(archive, "other"))
 
 
 @pytest.mark.parametrize(
@@ -232,17 +205,6 @@ def test_the_version_counts_at_the_root(version, severity, tmp_path):
         [] if severity is None else [severity]
     )
     assert node(archive, "a").problems == ()
-
-
-def test_links_are_judged(tmp_path):
-    storage = tree(tmp_path / "root", {"attributes.json": ROOT, "a/attributes.json": DATASET})
-    outside = tree(tmp_path / "outside", {"attributes.json": DATASET})
-    (tmp_path / "root/away").symlink_to(outside.root)
-    (tmp_path / "root/loop").symlink_to(tmp_path / "root")
-    archive = n5.read(storage)
-    assert "points outside the archive" in messages(node(archive, "away"))
-    assert "points to a directory above" in messages(node(archive, "loop"))
-    assert not node(n5.read(storage, follow_links=True), "away").refused
 
 
 # ----- what only a listing shows
@@ -280,18 +242,6 @@ def test_blocks_outside_the_grid_are_strays(tmp_path):
 
 
 # ----- other storages
-
-
-def test_a_store_that_lists_shows_the_same_nodes(tmp_path):
-    entries = {"attributes.json": ROOT, "silent/a/attributes.json": DATASET, "silent/a/0/0/0": b"x"}
-    local = read(tmp_path, entries)
-    memory = fsspec.filesystem("memory")
-    for key, content in entries.items():
-        memory.pipe(
-            f"/n5-reader/{key}", content if isinstance(content, bytes) else json.dumps(content).encode()
-        )
-    there = n5.read(open_storage("memory://n5-reader"))
-    assert there.nodes == local.nodes
 
 
 # N5 arrays whose blocks hold no values: the plan says so, whether their document does or not.
@@ -354,36 +304,6 @@ def test_a_later_block_is_found_when_it_is_moved(first: bytes, tmp_path: Path) -
     assert not zarrlift.plan(source, tmp_path / "out.zarr").refusals
     outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
     assert {(p.kind, p.key) for p in outcome.problems if p.severity == "refusal"} >= {("chunk", "1/0")}
-
-
-# Damaged documents of the fixtures.
-
-
-SHOWN_BY_BLOCKS = ("block_", "bomb_", "gzip_", "zlib_", "bz2_", "xz_", "lz4_", "blosc_", "zstd_", "row_")
-"""Cases in which every document is sound."""
-
-
-@pytest.mark.parametrize("case", fixtures_index.bad_cases("n5"), ids=str)
-def test_damaged_documents_are_refused_at_their_key(case):
-    try:
-        nodes = {member.path: member for member in n5.read(open_storage(case.path)).nodes}
-    except UsageError:
-        assert case.name == "nothing"
-        return
-    assert not nodes["good"].refused
-    for path in case.damaged:
-        member = nodes[path]
-        if not path:
-            assert {problem.key for problem in member.problems} == set(case.keys)
-            continue
-        assert isinstance(member, ArrayNode), "a broken array is not taken for a group"
-        if not case.name.startswith(SHOWN_BY_BLOCKS):
-            told = {problem.key for problem in member.problems}
-            readable = case.readable or case.name in {
-                "attributes_dimensions_none",
-                "attributes_gzip_says_raw",
-            }
-            assert told & set(case.keys) or (readable and not member.refused), member.problems
 
 
 # N5 with shards, which Java's n5 4.0 writes and no document states: refused by name, and no value is wrong.

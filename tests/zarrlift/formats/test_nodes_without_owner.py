@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import zipfile
 from collections.abc import Callable
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,10 @@ NAMES = ["c", "0", "0.0", "c.zarr", "c/0", "0/c", "x"]
 PATHS = [f"{above}{name}" for above in ("", "g/", "implicit/") for name in NAMES]
 
 
-@pytest.fixture(params=["directory", "zip", "store"])
+PLACES = ("directory", "zip", "store")
+
+
+@pytest.fixture(params=PLACES)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[dict[str, Any]], Any]:
     """Opens entries as a directory, a zip file or a store."""
 
@@ -67,10 +71,13 @@ def refused(archive: Archive) -> dict[str, str]:
     return {node.path: "\n".join(map(str, node.problems)) for node in archive.nodes if node.refused}
 
 
-@pytest.mark.parametrize("only", [False, True])
+FOREIGN = [(kind, foreign) for kind in ROOTS for foreign in DOCUMENTS if not foreign.startswith(kind)]
+
+
 @pytest.mark.parametrize(
-    ("kind", "foreign"),
-    [(kind, foreign) for kind in ROOTS for foreign in DOCUMENTS if not foreign.startswith(kind)],
+    ("kind", "foreign", "only", "opened"),
+    [(*each, only, place) for each, only, place in zip(FOREIGN, cycle([False, True]), cycle(PLACES))],
+    indirect=["opened"],
 )
 def test_a_node_of_another_format_is_refused_by_name(kind, foreign, only, opened):
     reader, entries = ROOTS[kind]
@@ -87,8 +94,11 @@ def test_a_node_of_another_format_is_refused_by_name(kind, foreign, only, opened
     assert not {"", "a", "g"} & reasons.keys()
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", ROOTS)
+@pytest.mark.parametrize(
+    ("kind", "name", "opened"),
+    [(*each, place) for each, place in zip(product(ROOTS, NAMES), cycle(PLACES))],
+    indirect=["opened"],
+)
 def test_chunks_of_no_array_are_refused_by_name(kind, name, opened):
     reader, entries = ROOTS[kind]
     keys = [f"{above}{name}/1" for above in ("", "g/", "implicit/")]

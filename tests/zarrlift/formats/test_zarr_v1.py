@@ -9,6 +9,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.chances import json_values
 from tests.support.v2_trees import messages, node, tree, zarr_v1
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
@@ -175,13 +176,9 @@ def test_a_compression_that_is_wrong_says_so():
         in_v2_terms(meta(compression="zlib", compression_opts=True))
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
-    | st.sampled_from(["<f8", "|S3", "F", "zlib", "blosc", "lzma", "none"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["cname", "format", "filters", "x"]), inner, max_size=3),
-    max_leaves=6,
-)  # fmt: skip
+JSON = json_values(
+    ["<f8", "|S3", "F", "zlib", "blosc", "lzma", "none"], keys=("cname", "format", "filters", "x")
+)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=60)
@@ -212,28 +209,6 @@ def test_directories_that_hold_arrays_are_implicit_groups(tmp_path):
     assert node(archive, "a/b").attributes == {"foo": 42}
     assert [document.key for document in node(archive, "a/b").documents] == ["a/b/meta", "a/b/attrs"]
     assert [problem.key for problem in archive.problems] == ["empty/notes.txt"]
-
-
-def test_nodes_of_other_formats_are_not_left_behind_unsaid(tmp_path):
-    entries = {"a/meta": META, "a/attrs": {}, "b/.zgroup": {"zarr_format": 2}, "c/zarr.json": {}}
-    archive = read(tmp_path, entries)
-    for path, key in (("b", ".zgroup"), ("c", "zarr.json")):
-        (problem,) = node(archive, path).problems
-        assert problem.severity == "refusal"
-        assert problem.key == f"{path}/{key}"
-        assert "is inside a Zarr v1 archive" in problem.message
-    asked_for = read(tmp_path, entries, only=True)
-    assert {one.path: one.refused for one in asked_for.nodes} == {
-        "": False,
-        "a": False,
-        "b": False,
-        "c": True,
-    }
-
-
-def test_chunks_whose_document_is_lost_are_an_array_that_is_refused(tmp_path):
-    archive = read(tmp_path, {"good/meta": SMALL, "lost/attrs": {}, "lost/0.0": b"x"})
-    assert "chunks without an array" in messages(node(archive, "lost"))
 
 
 def test_broken_attributes_keep_an_array_back(tmp_path):

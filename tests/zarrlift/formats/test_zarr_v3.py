@@ -230,16 +230,6 @@ def test_every_problem_of_an_array_comes_at_once(tmp_path):
 # ----- hierarchies
 
 
-def test_chunks_whose_document_is_gone_are_refused(tmp_path):
-    entries = {"zarr.json": GROUP, "a/c/0/1": CHUNK, "b/0.1": CHUNK, "d/c.0.0": CHUNK, "e/zarr.json": ARRAY}
-    archive = read(tmp_path, entries)
-    assert {path: reason.split("; ")[0] for path, reason in refused(archive).items()} == {
-        "a": "/a: chunks without an array",
-        "b": "/b: chunks without an array",
-        "d": "/d: chunks without an array",
-    }
-
-
 def test_documents_win_over_consolidated_metadata(tmp_path):
     stale = {"a": array(fill_value=9), "ghost": ARRAY}
     root = {**GROUP, "consolidated_metadata": {"kind": "inline", "metadata": stale}}
@@ -482,7 +472,7 @@ def test_text_without_an_array_to_bytes_codec_is_refused(tmp_path: Path) -> None
     assert any(problem.severity == "refusal" for problem in found.problems)
 
 
-@pytest.mark.parametrize("shape", [(6,), (4, 6), (2, 4, 6)], ids=str)
+@pytest.mark.parametrize("shape", [(6,), (2, 4, 6)], ids=str)
 @pytest.mark.parametrize("sharded", [False, True], ids=["chunks", "shards"])
 @pytest.mark.parametrize("letter", ["C", "F"])
 def test_orders_of_transpose_by_letter_become_permutations(letter, sharded, shape, tmp_path):

@@ -31,10 +31,6 @@ def test_nodes_come_sorted_with_the_root_first_and_implicit_groups_too(tmp_path)
     assert [found.implicit for found in archive.nodes if isinstance(found, GroupNode)] == [True, False, True]
 
 
-def test_an_array_may_be_the_root(tmp_path):
-    assert paths(read(tmp_path, {".zarray": ARRAY, "0.0": b"x"})) == [""]
-
-
 def test_documents_are_kept_as_they_lie(tmp_path):
     archive = read(tmp_path, {".zgroup": GROUP, ".zattrs": b'{"a":  1}', "x/.zarray": ARRAY})
     assert [(d.key, d.content) for d in node(archive).documents] == [
@@ -63,26 +59,6 @@ def test_a_directory_is_listed_once_and_those_of_chunks_never(tmp_path, monkeypa
     assert sorted(listed) == ["", "a"]
 
 
-@pytest.mark.parametrize(
-    ("other", "said"),
-    [
-        ({"n/.zgroup": GROUP, "n/x/.zgroup": GROUP}, "both an array and a group"),
-        ({"n/zarr.json": {"zarr_format": 3}}, "zarr2 (.zarray) and zarr3 (zarr.json)"),
-        ({"n/attributes.json": {"n5": "2.0.0"}}, "zarr2 (.zarray) and n5 (attributes.json)"),
-    ],
-    ids=["zgroup", "zarr.json", "n5"],
-)
-def test_two_documents_of_one_node_are_refused_with_both_named(tmp_path, other, said):
-    archive = read(tmp_path, {".zgroup": GROUP, "n/.zarray": ARRAY, **other})
-    assert said in messages(node(archive, "n"))
-    assert node(archive, "n").layout is None
-
-
-def test_asking_for_zarr2_decides_between_two_formats(tmp_path):
-    archive = describe(tree(tmp_path, {".zarray": ARRAY, "zarr.json": {"zarr_format": 3}}), format="zarr2")
-    assert not node(archive).refused
-
-
 # ----- names
 
 
@@ -103,14 +79,6 @@ def test_names_that_are_reserved_or_differ_only_by_case_are_warned_of(tmp_path, 
 
 
 # ----- what belongs to no node
-
-
-@pytest.mark.parametrize("chunk", ["a/0.0", "a/0/0", "a/b/0"])
-def test_chunks_without_their_document_are_a_refused_array(tmp_path, chunk):
-    archive = read(tmp_path, {".zgroup": GROUP, chunk: b"x", "good/.zarray": ARRAY})
-    refused = [found for found in archive.nodes if found.refused]
-    assert [found.path for found in refused] == ["a/b" if "b" in chunk else "a"]
-    assert chunk in messages(refused[0])
 
 
 def test_attributes_without_a_node_make_a_group_with_a_warning(tmp_path):
@@ -529,18 +497,6 @@ LISTED = {
 
 def listing(metadata: Any, version: Any = 1) -> dict[str, Any]:
     return {"zarr_consolidated_format": version, "metadata": metadata}
-
-
-def test_it_is_read_as_open_consolidated_reads_it(tmp_path: Path) -> None:
-    tree(tmp_path / "source", {".zmetadata": listing(LISTED)})
-    archive = zarrlift.inspect(tmp_path / "source")
-    assert [node.path for node in archive.nodes] == ["", "a", "g"]
-    assert "the only document is the consolidated metadata" in str(archive.problems)
-    assert zarrlift.migrate(tmp_path / "source", tmp_path / "out.zarr", verify="full").ok
-    group = zarr.open_group(tmp_path / "out.zarr", mode="r")
-    assert group["a"][:].tolist() == [7, 7, 7, 7]
-    assert dict(group.attrs) == {"title": "empty"}
-    assert zarrlift.verify(tmp_path / "source", tmp_path / "out.zarr").ok
 
 
 def test_it_can_be_migrated_in_place_and_taken_back(tmp_path: Path) -> None:
