@@ -23,6 +23,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Generator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,16 +81,20 @@ def source_of(function: Any, seen: set[Any]) -> str:
     return text
 
 
+@cache
+def text_of(*functions: Any) -> str:
+    """The sources of a test and its fixtures, the same for all of its cases."""
+    seen: set[Any] = set()
+    return "".join(source_of(each, seen) for each in functions if each.__module__.startswith("tests"))
+
+
 def needs_of(item: pytest.Item) -> list[str]:
     """What a test needs that this system lacks."""
     lacking = [row for row in LACKING if "uses" in row]
     if not lacking or not isinstance(item, pytest.Function):
         return []
     fixtures = item._fixtureinfo.name2fixturedefs
-    functions = [item.function, *(fixtures[name][-1].func for name in fixtures)]
-    seen: set[Any] = set()
-    text = "".join(source_of(each, seen) for each in functions if each.__module__.startswith("tests"))
-    text += item.nodeid
+    text = item.nodeid + text_of(item.function, *(fixtures[name][-1].func for name in fixtures))
     return [row["name"] for row in lacking if re.search(row["uses"], text)]
 
 

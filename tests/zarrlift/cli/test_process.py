@@ -22,6 +22,7 @@ from tests.support.job_processes import running
 from tests.support.v2_trees import array
 
 from zarrlift.cli import main
+from zarrstack.system.this import system
 
 
 def python(code, *words, **options):
@@ -204,7 +205,6 @@ print(len(checks._begun) == 1)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere results are checked in the same process")
 @pytest.mark.parametrize("threads", [None, "2"])
 def test_what_both_processes_need_is_loaded_before_the_fork(threads):
     environment = {name: text for name, text in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
@@ -288,7 +288,8 @@ def test_a_second_ctrl_c_ends_at_once():
     assert "Traceback" not in err
 
 
-def test_a_name_that_the_terminal_cannot_encode_is_escaped():
+@pytest.mark.parametrize("encoding", ["ascii", "cp437"])
+def test_a_name_that_the_terminal_cannot_encode_is_escaped(encoding):
     code = """
 import zarrlift
 from zarrlift.archive.nodes import Archive, GroupNode
@@ -297,7 +298,7 @@ zarrlift.inspect = lambda *args, **options: archive
 from zarrlift.cli import main
 main()
 """
-    done = python(code, "inspect", "x", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    done = python(code, "inspect", "x", env={**os.environ, "PYTHONIOENCODING": encoding})
     assert "\\u753b" in done.stdout
     assert done.returncode == 0
 
@@ -535,7 +536,9 @@ def old(tmp_path: Path) -> Path:
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    return {
+        each.relative_to(root).as_posix(): each.read_bytes() for each in root.rglob("*") if each.is_file()
+    }
 
 
 def read(root: Path, path: str) -> np.ndarray:
@@ -645,19 +648,19 @@ def test_in_place_there_and_back(old, capsys):
 
 
 @pytest.mark.slow(one_in=2)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+@pytest.mark.parametrize("number", system.stops, ids=lambda number: number.name)
 def test_what_a_signal_leaves_can_be_resumed(number, tmp_path):
     old, new = tmp_path / "old.zarr", tmp_path / "new.zarr"
     values = np.random.default_rng(7).integers(0, 99, 400_000, dtype="<i4")
     write_array(old, "", values, 1000)
     # The first document of the job is seen by polling: a run tells nothing to a pipe.
     code = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
 from zarrlift.cli import main
 def stop():
     while not os.path.exists(sys.argv[-1] + ".zarrlift.db"):
         time.sleep(0.001)
-    os.kill(os.getpid(), NUMBER)
+    signal.raise_signal(NUMBER)
 sys.argv[1:] = ["migrate", *sys.argv[1:]]
 threading.Thread(target=stop, daemon=True).start()
 sys.exit(main())

@@ -37,7 +37,7 @@ def everything(folder: Path) -> dict[str, bytes | str]:
     for place, directories, files in os.walk(folder):
         for name in [*directories, *files]:
             path = Path(place, name)
-            key = str(path.relative_to(folder))
+            key = path.relative_to(folder).as_posix()
             if path.is_symlink():
                 found[key] = f"a link to {path.readlink()}"
             else:

@@ -57,7 +57,7 @@ class Steps:
         return wrapped
 
     def _step(self, kind: str, path: Path, content: bytes) -> None:
-        if not path.is_relative_to(self.root) or ".zarrlift" in str(path.relative_to(self.root)):
+        if not path.is_relative_to(self.root) or ".zarrlift" in path.relative_to(self.root).as_posix():
             return
         key = path.relative_to(self.root).as_posix()
         with self._lock:

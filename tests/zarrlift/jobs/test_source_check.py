@@ -80,7 +80,7 @@ def fsspec_memory(source: Path, tmp_path: Path) -> Kind:
 
 def fsspec_local(source: Path, tmp_path: Path) -> Kind:
     kind = Kind(source)
-    kind.place = FsspecStore.from_url(f"local://{source}")
+    kind.place = FsspecStore.from_url(f"local://{source.as_posix()}")
     return kind
 
 

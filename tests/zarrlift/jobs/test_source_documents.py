@@ -42,7 +42,7 @@ def test_the_documents_are_those_of_both_ends(
     before, after = planned(*words, capsys=capsys)
     assert not new.exists()
     assert main(["migrate", *map(str, words), "-q"]) in (0, 1)
-    written = {str(path.parent.relative_to(new)): path for path in new.rglob("zarr.json")}
+    written = {path.parent.relative_to(new).as_posix(): path for path in new.rglob("zarr.json")}
     assert {path or ".": document for path, document in after.items()} == {
         path: json.loads(file.read_text()) for path, file in written.items()
     }

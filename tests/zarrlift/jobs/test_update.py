@@ -88,7 +88,7 @@ def recipe(source: Path, wish: dict[str, Any]) -> zarrlift.Recipe:
 
 def times(source: Path) -> dict[str, int]:
     """When each file was written."""
-    return {str(file.relative_to(source)): file.stat().st_mtime_ns for file in source.rglob("*")}
+    return {file.relative_to(source).as_posix(): file.stat().st_mtime_ns for file in source.rglob("*")}
 
 
 def keys_of(plan: ArrayPlan) -> dict[tuple[int, ...], str]:

@@ -159,7 +159,7 @@ def archive(path):
 
 
 def files(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
 def show_twice(monkeypatch, directory, second):

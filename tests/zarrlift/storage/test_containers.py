@@ -217,7 +217,7 @@ def test_a_tar_file_is_refused_by_name(form: int, served: Web, our_bucket, tmp_p
         for place, options in places:
             with pytest.raises(UsageError, match=rf"{name} is a tar file, not an archive.*tar -xf {name}"):
                 zarrlift.inspect(place, storage_options=options)
-    for url in (f"tar::{served.url}/a.tar", f"tar://inside::file://{tmp_path}/a.tar"):
+    for url in (f"tar::{served.url}/a.tar", f"tar://inside::{tmp_path.as_uri()}/a.tar"):
         with pytest.raises(UsageError, match="names a tar file, not an archive"):
             open_storage(url)
 

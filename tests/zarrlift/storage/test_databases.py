@@ -82,7 +82,7 @@ def test_the_sqlite_flavour_of_dbm_is_read(folder: Path, tmp_path: Path) -> None
     with sqlite3.connect(tmp_path / "store.db") as made:
         made.execute("CREATE TABLE Dict (key BLOB UNIQUE NOT NULL, value BLOB NOT NULL)")
         rows = (
-            (str(file.relative_to(folder)).encode(), file.read_bytes())
+            (file.relative_to(folder).as_posix().encode(), file.read_bytes())
             for file in folder.rglob("*")
             if file.is_file()
         )

@@ -257,7 +257,7 @@ def test_what_is_under_way_is_within_the_memory_that_is_allowed(
         zarr_format=2,
     )
     array[:] = np.arange(40_000_000, dtype="<i4").reshape(8000, 5000)
-    ends = (f"local://{tmp_path}/old.zarr", f"local://{tmp_path}/new.zarr")
+    ends = (f"local://{tmp_path.as_posix()}/old.zarr", f"local://{tmp_path.as_posix()}/new.zarr")
     options = ("--memory", "256MB", "--verify", "none", "--job", str(tmp_path / "job.db"))
     done = subprocess.run(
         python("-c", PEAK, "migrate", *ends, *wish, *options),

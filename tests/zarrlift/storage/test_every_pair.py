@@ -60,7 +60,7 @@ SOURCES = {
     "zip": lambda tmp, archive, web: zipped(tmp / "a.zip", archive),
     "zip, below a prefix": lambda tmp, archive, web: zipped(tmp / "a.zip", archive, "data/source.zarr/"),
     "zip, a member twice": lambda tmp, archive, web: doubled(tmp / "a.zip", archive),
-    "zip by URL": lambda tmp, archive, web: f"zip::file://{zipped(tmp / 'a.zip', archive)}",
+    "zip by URL": lambda tmp, archive, web: f"zip::{zipped(tmp / 'a.zip', archive).as_uri()}",
     "MemoryStore": lambda tmp, archive, web: fill(MemoryStore(), archive),
     "memory://": lambda tmp, archive, web: fill(f"memory://{uuid.uuid4()}/source.zarr", archive),
     "http, no listing": lambda tmp, archive, web: web,

@@ -29,6 +29,7 @@ from zarrlift.storage.remote import store_writer
 from zarrlift.storage.remote.store_writer import SpooledStream, StoreWriter
 from zarrlift.storage.writer import DestinationError, ObjectStream, Writer
 from zarrstack.core.errors import StorageError
+from zarrstack.system.this import system
 
 
 class Anything:
@@ -79,7 +80,7 @@ def test_a_link_replaces_another_file_at_once(
 
 
 def _names(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def test_a_new_directory_appears_with_its_objects(
@@ -90,7 +91,7 @@ def test_a_new_directory_appears_with_its_objects(
     replace = os.replace
 
     def renames(source: str, target: str, **directories: int | None) -> None:
-        renamed.append(target)
+        renamed.append(os.path.basename(target))
         replace(source, target, **directories)
 
     monkeypatch.setattr(module.os, "replace", renames)
@@ -271,7 +272,11 @@ def place(request, tmp_path, monkeypatch) -> Iterator[tuple[Storage, Writer]]:
     else:
         if request.param != "memory":
             monkeypatch.setattr(store_writer, "SPOOLED", 4)
-        url = f"local://{tmp_path}/out" if "fsspec" in request.param else f"memory://{uuid.uuid4()}/out"
+        url = (
+            f"local://{tmp_path.as_posix()}/out"
+            if "fsspec" in request.param
+            else f"memory://{uuid.uuid4()}/out"
+        )
         storage = open_storage(url, mode="w")
         writer = StoreWriter(storage, "0123abcd")
     yield storage, writer
@@ -327,16 +332,16 @@ def test_more_pieces_than_the_kernel_takes_at_once(place) -> None:
 @pytest.mark.parametrize("most", [1, 4, 7, 1000])
 def test_a_disk_that_takes_less_than_it_is_given(most, tmp_path, monkeypatch) -> None:
     """The kernel may write part of what it is given, without an error."""
-    write, writev = os.write, os.writev
+    write = os.write
 
     def short(descriptor: int, data: Any) -> int:
         return write(descriptor, memoryview(data)[:most])
 
     def short_too(descriptor: int, parts: Sequence[Any]) -> int:
-        return writev(descriptor, [b"".join(map(bytes, parts))[:most]])
+        return short(descriptor, b"".join(map(bytes, parts)))
 
     monkeypatch.setattr(os, "write", short)
-    monkeypatch.setattr(os, "writev", short_too)
+    monkeypatch.setattr(os, "writev", short_too, raising=False)
     stream = LocalWriter(LocalStorage(tmp_path), "job").stream("a", reserve=9)
     append(stream)
     stream.finish(b"the index")
@@ -350,7 +355,7 @@ def test_a_full_disk_ends_the_task_and_leaves_nothing(call, tmp_path, monkeypatc
 
     writer = LocalWriter(LocalStorage(tmp_path), "job")
     stream = writer.stream("a", reserve=3)
-    monkeypatch.setattr(os, call, full)
+    monkeypatch.setattr(os, call, full, raising=False)
 
     def write_all() -> None:
         append(stream)
@@ -462,9 +467,10 @@ def test_what_has_written_can_be_sent_to_another_process(kind: str, tmp_path: Pa
 
 
 def test_a_read_that_returns_less_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, whole = tmp_path / "file", os.pread
+    path, whole = tmp_path / "file", system.read_at
     path.write_bytes(bytes(range(100)))
-    monkeypatch.setattr(os, "pread", lambda descriptor, length, at: whole(descriptor, min(length, 3), at))
+    short = staticmethod(lambda descriptor, length, at: whole(descriptor, min(length, 3), at))
+    monkeypatch.setattr(type(system), "read_at", short)
     with path.open("rb") as file:
         assert files.read_at(file.fileno(), 16, 84) == bytes(range(84, 100))
         assert files.read_at(file.fileno(), 16, 90) == bytes(range(90, 100))

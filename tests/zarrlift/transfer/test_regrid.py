@@ -488,7 +488,7 @@ def digest(path: Path) -> str:
     found = hashlib.blake2b()
     for file in sorted(path.rglob("*")):
         if file.is_file():
-            found.update(str(file.relative_to(path)).encode() + b"\0" + file.read_bytes())
+            found.update(file.relative_to(path).as_posix().encode() + b"\0" + file.read_bytes())
     return found.hexdigest()
 
 

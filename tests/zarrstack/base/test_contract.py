@@ -45,8 +45,8 @@ def test_the_layers_of_a_stack_are_the_objects_that_were_given():
 
 def test_a_stack_prints_the_call_that_makes_it(tmp_path):
     store = stack(LocalStore(tmp_path), Count(), Mask(mask=7))
-    assert repr(store) == f"stack(LocalStore('file://{tmp_path}'), Count(), Mask(mask=7))"
-    assert str(store) == f"count > mask > file://{tmp_path}"
+    assert repr(store) == f"stack(LocalStore('file://{tmp_path.as_posix()}'), Count(), Mask(mask=7))"
+    assert str(store) == f"count > mask > file://{tmp_path.as_posix()}"
     assert repr(Mask(mask=7)) == "Mask(mask=7)"
 
 
@@ -188,7 +188,7 @@ def test_a_wrong_profile_of_aws_is_named_with_the_places_to_correct_it():
 BOTTOMS = {
     "text": str,
     "path": lambda folder: folder,
-    "URL": lambda folder: f"local://{folder}",
+    "URL": lambda folder: f"local://{folder.as_posix()}",
     "store": LocalStore,
     "store path": lambda folder: StorePath(LocalStore(folder)),
     "dictionary": lambda folder: {},

@@ -453,7 +453,7 @@ def test_the_layer_finds_arrays_by_itself_when_it_arrives_elsewhere(tmp_path):
 
 
 def test_a_url_has_options(tmp_path):
-    url, options = f"local://{tmp_path}/x.zarr", {"auto_mkdir": True}
+    url, options = f"local://{tmp_path.as_posix()}/x.zarr", {"auto_mkdir": True}
     create(url, storage_options=options)
     assert (zarrstack.open(url, path="g/a", storage_options=options)[:] == DATA).all()
 

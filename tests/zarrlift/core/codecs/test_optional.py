@@ -182,7 +182,6 @@ QUICKER: dict[str, Any] = {
 
 
 @pytest.mark.needs_reader("once")
-@pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are measured on Linux")
 def test_a_payload_larger_than_its_chunk_takes_no_memory_for_it() -> None:
     """Each codec of imagecodecs, in a process of its own: C libraries take memory that Python does not see.
 

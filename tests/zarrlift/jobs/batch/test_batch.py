@@ -48,7 +48,7 @@ def states(batch: zarrlift.Batch) -> dict[str, str]:
 
 def short(row: BatchRow) -> str:
     """The path of an archive below `old`."""
-    return row.name.removeprefix("old/")
+    return Path(row.name).as_posix().removeprefix("old/")
 
 
 def begun(batch: zarrlift.Batch) -> list[BatchRow]:
@@ -90,9 +90,7 @@ def test_nothing_to_do_and_archives_that_are_new(old: Path) -> None:
     again = zarrlift.batch("old", to=TO).outcome
     assert (again.state, again.ran, again.ok) == ("nothing to do", 0, True)
     shutil.copytree(old / "a/v2.zarr", old / "c/new.zarr")
-    with pytest.raises(
-        JobError, match=r"c/new\.zarr to .*, which is not in it.*batch list --output replaces"
-    ):
+    with pytest.raises(JobError, match=r"new\.zarr to .*, which is not in it.*batch list --output replaces"):
         zarrlift.batch("old", to=TO)
     assert tree(Path("v3")) == before
     assert zarrlift.batch("old", to=TO, run=False).path == Path(LIST).absolute()

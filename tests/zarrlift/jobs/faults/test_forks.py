@@ -43,7 +43,6 @@ def tiny_result(tiny: Path) -> dict[str, bytes]:
     return tree(destination)
 
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not everywhere: only Linux forks here")
 REFUSED = """
 import errno, os
 def fork():

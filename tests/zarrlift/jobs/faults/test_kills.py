@@ -44,7 +44,7 @@ def assert_whole_where_visible(destination: Path, reference: dict[str, bytes]) -
     for document in destination.rglob("zarr.json"):
         if json.loads(document.read_bytes())["node_type"] != "array":
             continue
-        prefix = str(document.parent.relative_to(destination))
+        prefix = document.parent.relative_to(destination).as_posix()
         for name, content in reference.items():
             if name.startswith(f"{prefix}/"):
                 assert (destination / name).read_bytes() == content, name

@@ -602,7 +602,7 @@ def test_a_cache_on_disk_stays_warm_with_a_new_token(tmp_path):
     figures = []
     for host, token in (("one", "first"), ("one", "second"), ("two", "second")):
         options = {"host": host, "token": token}
-        below = FsspecStore.from_url(f"file://{tmp_path / 'a'}", storage_options=options)
+        below = FsspecStore.from_url((tmp_path / "a").as_uri(), storage_options=options)
         cache = Cache(below, disk=tmp_path / "tier", memory_bytes=0)
         assert run(lambda cache=cache: cache.get("0", PROTOTYPE)).to_bytes() == b"x"
         figures.append((cache.figures().misses, cache.figures().hits))
