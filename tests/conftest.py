@@ -30,6 +30,7 @@ from typing import Any
 import pytest
 
 from tests.support import chances, unpacking
+from zarrstack.system.this import system
 
 HERE = Path(__file__).parent
 END = "3.11" if sys.version_info[:2] == (3, 11) else "3.13"
@@ -44,7 +45,9 @@ def rows(table: str = "reader") -> list[dict[str, Any]]:
 
 
 def has(name: str) -> bool:
-    """Whether this system has a module, an attribute of a module, or links that any user may make."""
+    """Whether this system has a module, an attribute of one, an id of the boot, or links for all users."""
+    if name == "boot":
+        return bool(system.boot())
     if name == "symlinks":
         with tempfile.TemporaryDirectory() as folder, suppress(OSError):
             os.symlink("target", Path(folder, "link"))

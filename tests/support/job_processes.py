@@ -16,10 +16,6 @@ import pytest
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
-from zarrstack.system.this import system
-
-NOTHING_LEFT = {"nothing to do"} if system.boot() else {"nothing to do", "done"}
-"""Without an id of the boot, `resume` compares again what an interrupted run may not have flushed."""
 
 
 @contextmanager

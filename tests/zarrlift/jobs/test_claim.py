@@ -223,11 +223,12 @@ def test_where_another_job_was_killed_that_one_is_named(
 
 
 def test_a_claim_of_another_host_is_refused_with_what_is_known_of_it(source: Path, destination: Path) -> None:
-    claim = hold(destination, ELSEWHERE, Path("/work/out.zarr.zarrlift.db"))
+    job = Path("/work/out.zarr.zarrlift.db")
+    claim = hold(destination, ELSEWHERE, job)
     with pytest.raises(JobError, match="claimed by a process that cannot be checked from this host") as told:
         zarrlift.migrate(source, destination)
     assert told.value.problem.found == (
-        "process 4711 on node7, since 1970-01-01 00:00:00 UTC, job file /work/out.zarr.zarrlift.db"
+        f"process 4711 on node7, since 1970-01-01 00:00:00 UTC, job file {job}"
     )
     assert "--take-over" in str(told.value.problem.advice)
     assert not destination.exists()
