@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.job_archives import write_archive
+from tests.support.job_processes import running
+
+from zarrlift.storage.local.owner_process import OwnerProcess
+from zarrstack.system.this import system
 
 if TYPE_CHECKING:
     from tests.support.bucket import Bucket
@@ -23,6 +29,15 @@ def source(tmp_path: Path) -> Path:
 def destination(tmp_path: Path) -> Path:
     """Where a copy goes."""
     return tmp_path / "out.zarr"
+
+
+@pytest.fixture
+def another_process() -> Iterator[OwnerProcess]:
+    """A process of this host that runs."""
+    with running([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        if not (started := system.started(process.pid)):
+            pytest.skip("not everywhere: when a process was started")
+        yield replace(OwnerProcess.of_this_process(), pid=process.pid, started=started)
 
 
 @pytest.fixture

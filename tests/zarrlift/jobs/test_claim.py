@@ -525,7 +525,11 @@ def names(left: int, path: Path, monkeypatch: pytest.MonkeyPatch, **changes: str
 
 
 def test_the_next_start_sweeps_what_dead_processes_of_this_host_left(
-    owner_ended: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    owner_ended: int,
+    another_process: OwnerProcess,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job = tmp_path / "out.zarr.zarrlift.db"
     old = names(os.getpid(), job, monkeypatch, boot="0123")
@@ -534,7 +538,7 @@ def test_the_next_start_sweeps_what_dead_processes_of_this_host_left(
     dead = [*names(owner_ended, job, monkeypatch), *old]
     others = [
         *names(owner_ended, job, monkeypatch, boot="4567"),
-        *names(os.getppid(), job, monkeypatch, started=system.started(os.getppid())),
+        *names(another_process.pid, job, monkeypatch, started=another_process.started),
         *names(owner_ended, job, monkeypatch, host="another"),
         *names(owner_ended, tmp_path / "out2.zarr.zarrlift.db", monkeypatch),
         *names(owner_ended, tmp_path / "out.zarr", monkeypatch),
