@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -115,13 +114,6 @@ def test_nothing_is_decoded_that_keeps_its_codecs(numbers, tmp_path, monkeypatch
     assert zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(shards="2x"), verify="none").ok
 
 
-def test_codecs_keep_goes_with_shards(tmp_path) -> None:
-    place = write_kinds(tmp_path / "old")
-    outcome = zarrlift.migrate(place, tmp_path / "new", recipe=wish(shards="2x", codecs="keep"))
-    assert outcome.ok, outcome.problems
-    assert {array.route.name for array in outcome.plan.arrays} <= {"reframe", "relink"}
-
-
 def test_a_shard_of_one_chunk_is_a_shard(numbers, tmp_path) -> None:
     """Its object is as large as the chunk's, and yet another."""
     assert zarrlift.migrate(numbers, tmp_path / "ones", recipe=wish(shards="1x")).ok
@@ -198,27 +190,6 @@ def test_hard_links_are_for_chunks_that_stay_files(numbers, tmp_path) -> None:
     assert zarrlift.verify(numbers, tmp_path / "new", full=True).ok
     assert {file.stat().st_nlink for file in (tmp_path / "new").rglob("*") if file.is_file()} == {1}
     assert tree(numbers) == before
-
-
-def test_overwrite_replaces_chunks_by_shards(numbers, tmp_path) -> None:
-    assert zarrlift.migrate(numbers, tmp_path / "new").ok
-    assert zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(shards="2x"), overwrite=True).ok
-    assert zarrlift.migrate(numbers, tmp_path / "fresh", recipe=wish(shards="2x")).ok
-    assert tree(tmp_path / "new") == tree(tmp_path / "fresh")
-
-
-def test_undo_removes_every_shard(numbers, tmp_path) -> None:
-    assert zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(shards="2x"), verify="none").ok
-    assert zarrlift.undo(tmp_path / "new").ok
-    assert not (tmp_path / "new").exists()
-
-
-def test_verify_finds_a_wrong_value_in_a_shard(numbers, tmp_path) -> None:
-    assert zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(shards="2x", codecs="none")).ok
-    shard = next(file for file in (tmp_path / "new/a").rglob("0") if file.is_file())
-    shard.write_bytes(bytes([shard.read_bytes()[0] ^ 1]) + shard.read_bytes()[1:])
-    report = zarrlift.verify(numbers, tmp_path / "new", full=True)
-    assert [problem.kind for problem in report.problems] == ["verify-values"]
 
 
 # What is wrong with a source
@@ -360,23 +331,6 @@ def test_in_place_nothing_is_gathered(numbers) -> None:
     with pytest.raises(UsageError, match="in place"):
         zarrlift.migrate(numbers, in_place=True, recipe=wish(shards="2x"))
     assert tree(numbers) == before
-
-
-@pytest.mark.parametrize("shards", ["0x", "2,0,2", "-1,2,2", "x", "", "2;2"])
-def test_shards_that_make_no_sense(shards, numbers, tmp_path) -> None:
-    with pytest.raises(UsageError, match="--shards takes chunks per shard"):
-        zarrlift.plan(numbers, tmp_path / "new", recipe=wish(shards=shards))
-
-
-def test_an_array_with_another_number_of_axes_gets_a_warning_and_keeps_what_it_has(numbers, tmp_path) -> None:
-    group = zarr.open_group(str(numbers), mode="r+", zarr_format=2)
-    group.create_array("b", data=np.zeros((4, 4)), chunks=(2, 2))
-    outcome = zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(shards="2,2"))
-    assert outcome.ok
-    found = [problem for problem in outcome.plan.all_problems() if problem.kind == "grid"]
-    assert [(problem.severity, problem.node) for problem in found] == [("warning", None), ("warning", "a")]
-    document = json.loads((tmp_path / "new/a/zarr.json").read_text())
-    assert "sharding_indexed" not in {codec["name"] for codec in document["codecs"]}
 
 
 def test_an_index_larger_than_the_memory_is_refused(numbers, tmp_path) -> None:
