@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import zarr
 from numcodecs import Blosc, Delta, Zlib
 from tests.support.fixtures_index import archive
+
+import zarrlift
 
 # Archives that many tests need: zarr-python writes each once in a process, and every test has a copy.
 
@@ -105,3 +110,22 @@ def values(path: Path, version: int) -> dict[str, object]:
         nodes = list(root.members(max_depth=None))
     arrays = ((name, node) for name, node in nodes if isinstance(node, zarr.Array))
     return {name: np.asarray(array[...]).tolist() for name, array in arrays}
+
+
+def migrated(source: Path | str, destination: Any, **options: Any) -> Any:
+    """The destination, to which the source was migrated."""
+    outcome = zarrlift.migrate(source, destination, **options)
+    assert outcome.ok, outcome.problems
+    return destination
+
+
+def rewritten(file: Path, content: bytes) -> None:
+    """Give a file another content, with a later time however coarse the clock of the file system is."""
+    file.write_bytes(content)
+    later(file)
+
+
+def later(file: Path) -> None:
+    """Give a file a time as if it were written now."""
+    now = time.time_ns() + 10**9
+    os.utime(file, ns=(now, now))

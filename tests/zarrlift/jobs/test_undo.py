@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from tests.support.job_archives import tree, values, write_archive
+from tests.support.job_archives import migrated, rewritten, tree, values, write_archive
 from tests.support.job_processes import Killed, dying
 from zarr.errors import ZarrUserWarning
 
@@ -22,19 +21,6 @@ import zarrlift
 from zarrlift.errors import JobError
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ownership import OwnObjects
-
-
-def migrated(source: Path, destination: Path, **options: Any) -> Path:
-    outcome = zarrlift.migrate(source, destination, **options)
-    assert outcome.ok, outcome.problems
-    return destination
-
-
-def rewritten(file: Path, content: bytes) -> None:
-    """A new content, with a later time however coarse the clock of the file system is."""
-    file.write_bytes(content)
-    now = time.time_ns() + 10**9
-    os.utime(file, ns=(now, now))
 
 
 def grow_with_a_damaged_chunk(source: Path) -> None:

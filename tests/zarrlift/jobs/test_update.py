@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
@@ -22,7 +20,7 @@ from numcodecs import Zlib
 from tests.support.bucket import Bucket
 from tests.support.chances import examples
 from tests.support.changing_archives import ChangingArchive
-from tests.support.job_archives import other_archive, tree, write_archive
+from tests.support.job_archives import later, migrated, other_archive, rewritten, tree, write_archive
 from tests.support.job_processes import Killed, dying
 from tests.support.unpacking import unpacked
 from tests.zarrlift.transfer.test_regrid import leave
@@ -60,12 +58,6 @@ WISHES: dict[str, dict[str, Any]] = {
     "other chunks": {"chunks": 5},
     "other chunks in shards": {"chunks": 3, "shards": "2x"},
 }
-
-
-def migrated(source: Path | str, destination: Path | str, **options: Any) -> Any:
-    outcome = zarrlift.migrate(source, destination, **options)
-    assert outcome.ok, outcome.problems
-    return destination
 
 
 def recipe(source: Path, wish: dict[str, Any]) -> zarrlift.Recipe:
@@ -162,17 +154,6 @@ def changed_archive(tmp_path: Path, **options: Any) -> tuple[Path, Path]:
     migrated(source, result, **options)
     rewritten(source / "h/rewrite/1.1", b"\x01" * 196)
     return source, result
-
-
-def rewritten(file: Path, content: bytes) -> None:
-    file.write_bytes(content)
-    later(file)
-
-
-def later(file: Path) -> None:
-    """As if it were written now, however coarse the clock of the file system is."""
-    now = time.time_ns() + 10**9
-    os.utime(file, ns=(now, now))
 
 
 @pytest.mark.parametrize("in_place", [False, True])
