@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -403,6 +404,22 @@ def test_a_program_that_ends_leaves_its_folder_clean(tmp_path) -> None:
     words = (sys.executable, "-c", PROGRAM, str(tmp_path / "below"), str(tmp_path / "tier"))
     subprocess.run(words, check=True, cwd=ROOT)
     assert control.Control(str(tmp_path / "tier")).read(control.BOOT, 2) == control.CLEAN
+
+
+def test_a_tier_that_is_collected_while_its_thread_uses_the_folder_waits_for_nothing(tmp_path) -> None:
+    """It waited for a lock of the thread that collected it."""
+    one, other = (local.LocalTier(str(tmp_path), BUDGET, "x") for _ in range(2))
+
+    def collected() -> None:
+        with one._lock:
+            other.close()
+
+    thread = threading.Thread(target=collected, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not control.FileLock.held_here()
+    one.close()
 
 
 @pytest.mark.parametrize("name", ["zarrstack-cache.json", "zarrstack-cache-9"])

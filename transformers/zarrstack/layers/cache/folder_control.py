@@ -109,22 +109,38 @@ def create_new(path: str, at: int | None = None) -> int:
 class FileLock:
     """A lock between threads and, by flock, between processes."""
 
+    _of_thread = threading.local()
+    """`count`: how many locks this thread holds, or is about to."""
+
     def __init__(self, path: str) -> None:
         self._fd = open_file(path, os.O_RDWR | os.O_CREAT)
         self._threads = threading.Lock()
+
+    @classmethod
+    def held_here(cls) -> bool:
+        """Whether this thread holds a lock, so that it would wait for ever for one of the same folder."""
+        return getattr(cls._of_thread, "count", 0) > 0
+
+    def _count(self, number: int) -> None:
+        self._of_thread.count = getattr(self._of_thread, "count", 0) + number
 
     def acquire(self, *, wait: bool = True) -> bool:
         """Take the lock; return whether it was free if the caller does not `wait`."""
         if not self._threads.acquire(blocking=wait):
             return False
+        self._count(1)  # before it is taken: garbage may be collected at any moment
         try:
             taken = self._take(wait=wait)
         except BaseException:
-            self._threads.release()
+            self._let_go()
             raise
         if not taken:
-            self._threads.release()
+            self._let_go()
         return taken
+
+    def _let_go(self) -> None:
+        self._threads.release()
+        self._count(-1)
 
     def _take(self, *, wait: bool) -> bool:
         if self._fd < 0:
@@ -141,7 +157,7 @@ class FileLock:
             if self._fd >= 0:
                 system.unlock(self._fd)
         finally:
-            self._threads.release()
+            self._let_go()
 
     def __enter__(self) -> None:
         self.acquire()

@@ -228,13 +228,18 @@ class LocalTier:
     # -- leaving ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Leave the folder; the last process to leave marks it as clean."""
-        with contextlib.suppress(OSError), self._lock, self.versions.lock:
-            if self._users.try_alone():
-                self._control.totals()
-                os.fsync(self._control.fd)  # the table first: the mark vouches for it
-                self._control.write(BOOT, *CLEAN)
-            self.abandon()  # within the locks: no change may follow the mark
+        """Leave the folder; the last process to leave marks it as clean.
+
+        A tier is also closed when it is collected as garbage. This thread may be using another one of the
+        same folder just then, so that it is not the last.
+        """
+        if not FileLock.held_here():
+            with contextlib.suppress(OSError), self._lock, self.versions.lock:
+                if self._users.try_alone():
+                    self._control.totals()
+                    os.fsync(self._control.fd)  # the table first: the mark vouches for it
+                    self._control.write(BOOT, *CLEAN)
+                self.abandon()  # within the locks: no change may follow the mark
         self.abandon()
 
     def abandon(self) -> None:
