@@ -15,6 +15,7 @@ from tests.support.job_archives import tree, write_demo
 from zarrlift.cli import main
 
 WRONG = """
+migrate ocean.zarr WEB/out.zarr  # exits 1
 migrate
 migrate ocean.zarr
 migrate nope.zarr out.zarr
@@ -113,7 +114,6 @@ migrate s3://bucket/in.zarr out.zarr
 migrate s3://bucket/in.zarr out.zarr --storage-options profile=nope
 migrate s3://bucket/in.zarr out.zarr --storage-options secert=x
 migrate s3://bucket/in.zarr out.zarr --storage-options key=x
-migrate ocean.zarr WEB/out.zarr  # exits 1
 migrate sftp://host/in.zarr out.zarr
 ocean.zarr out.zarr
 convert ocean.zarr out.zarr

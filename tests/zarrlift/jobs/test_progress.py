@@ -186,6 +186,7 @@ def test_the_bar_of_a_terminal_that_went_away_may_be_collected_in_any_thread(mom
     monkeypatch.setattr(terminal, "write", Gone().write)
     progress(TaskDone(chunks=5, bytes_in=50))
     progress(Waiting())
+    progress.note("x")
     progress.close()
     closing = threading.Thread(target=bars[0].close, daemon=True)
     closing.start()
