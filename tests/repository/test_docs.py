@@ -173,7 +173,7 @@ def updated(expected: str, found: str) -> str:
     i = j = 0
     while i < len(old) or j < len(new):
         if i < len(old) and j < len(new) and same[i][j] and common[i][j] == common[i + 1][j + 1] + 1:
-            lines += [*_between(*gap), old[i]]
+            lines += [*_between(*gap, lines), old[i]]
             gap = ([], [])
             i, j = i + 1, j + 1
         elif j == len(new) or (i < len(old) and common[i + 1][j] >= common[i][j + 1]):
@@ -182,13 +182,16 @@ def updated(expected: str, found: str) -> str:
         else:
             gap[1].append(new[j])
             j += 1
-    text = "\n".join([*lines, *_between(*gap)])
+    text = "\n".join([*lines, *_between(*gap, lines)])
     blank = expected[len(expected.rstrip("\n")) :]
     return (text if matches(text, found) else found.rstrip()) + (blank or "\n")
 
 
-def _between(old: list[str], new: list[str]) -> list[str]:
+def _between(old: list[str], new: list[str], above: list[str]) -> list[str]:
     """The lines of a place where those of the page match nothing that was printed."""
+    if above and above[-1].endswith(" ..."):  # which stands for whole lines too
+        after = old[::-1].index("...") if "..." in old else len(old)
+        return new[len(new) - after :] if after <= len(new) else new
     if "..." not in old:
         return new
     before, after = old.index("..."), old[::-1].index("...")
@@ -370,6 +373,7 @@ def test_what_a_page_shows_is_written_up_to_the_first_failure(
         ("a 1.5 s\nb\nc\n", "a 2.5 s\nd\nc\n", "a 1.5 s\nd\nc\n"),
         ("a\n...\nb\nc\n", "b\nc\nd\n", "b\nc\nd\n"),
         ("a ...\nb\n\n", "a and so on\nc\n", "a ...\nc\n\n"),
+        ("a ...\nb\nc\n", "a 1\nd\ne\nb\nf\n", "a ...\nb\nf\n"),
     ],
 )
 def test_lines_and_gaps_that_still_match_stay(old: str, printed: str, new: str) -> None:
