@@ -11,7 +11,7 @@ import pytest
 import yaozarrs
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.damaged_archives import run
+from tests.support.chances import json_values
 from tests.support.fixtures_index import archive
 from tests.support.v2_trees import n5, tree
 
@@ -164,21 +164,6 @@ def test_with_axes_kept_the_image_is_described_in_their_order(tmp_path):
     assert found["datasets"][1]["coordinateTransformations"] == level([8.0, 8.0, 10.48], [2.0, 2.0, 2.62])
 
 
-def test_conventions_none_names_nothing(tmp_path):
-    recipe = Recipe(base=ArrayRecipe(conventions="none"))
-    zarrlift.migrate(MULTISCALE.path, tmp_path / "out", recipe=recipe)
-    assert not any("dimension_names" in node for node in documents(tmp_path / "out").values())
-
-
-def test_the_command_line_and_recipes_ask_for_it(tmp_path):
-    assert run("migrate", MULTISCALE.path, tmp_path / "out", "--set", "multiscale=ome").code == 1
-    assert "ome" in documents(tmp_path / "out")["cosem/em"]["attributes"]
-    (tmp_path / "recipe.toml").write_text('[arrays."viewer/**"]\nmultiscale = "ome"\n')
-    run("migrate", MULTISCALE.path, tmp_path / "some", "--recipe", tmp_path / "recipe.toml")
-    with_ome = {path for path, node in documents(tmp_path / "some").items() if "ome" in node["attributes"]}
-    assert with_ome == {"viewer/c0", "viewer/c1"}
-
-
 def test_pyramids_may_become_0_6(tmp_path):
     recipe = Recipe(base=ArrayRecipe(multiscale="ome", ome="0.6"))
     zarrlift.migrate(MULTISCALE.path, tmp_path / "out", recipe=recipe)
@@ -302,12 +287,7 @@ def test_an_array_names_its_axes_in_n5s_order(tmp_path):
 
 
 MEMBERS = ("dimensions", "unit", "axes", "scale", "datasets", "path")
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["x", "nm", "C"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=3),
-    max_leaves=8,
-)  # fmt: skip
+JSON = json_values(["x", "nm", "C"], keys=MEMBERS, leaves=8)
 NAMES = (
     "axes",
     "transform",

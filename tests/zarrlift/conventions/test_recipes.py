@@ -91,16 +91,15 @@ def migrated(source: Path, target: Path, recipe: Recipe) -> tuple[list[Any], boo
 
 
 @pytest.mark.parametrize(
-    ("recipe", "path", "gone"),
+    ("recipe", "path", "gone", "version"),
     [
-        (Recipe(exclude=("1",)), "", "multiscales/0/datasets/1"),
-        (Recipe(exclude=("0",)), "", "multiscales/0/datasets/0"),
-        (Recipe(include=("0",)), "", "multiscales/0/datasets/1"),
-        (Recipe(exclude=("labels/n",)), "labels", "labels/0"),
-        (Recipe(exclude=("**/0",)), "labels/n", "multiscales/0/datasets/0"),
+        (Recipe(exclude=("1",)), "", "multiscales/0/datasets/1", "0.5"),
+        (Recipe(exclude=("0",)), "", "multiscales/0/datasets/0", "0.6"),
+        (Recipe(include=("0",)), "", "multiscales/0/datasets/1", "0.5"),
+        (Recipe(exclude=("labels/n",)), "labels", "labels/0", "0.6"),
+        (Recipe(exclude=("**/0",)), "labels/n", "multiscales/0/datasets/0", "0.5"),
     ],
 )
-@pytest.mark.parametrize("version", ["0.5", "0.6"])
 def test_an_image_lists_the_levels_that_are_migrated(
     recipe: Recipe, path: str, gone: str, version: str, tmp_path: Path
 ) -> None:
