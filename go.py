@@ -57,8 +57,6 @@ CHOICES = {
     "--random": ("-m", "hypothesis", "--hypothesis-profile", "random"),
 }
 """What `test` takes in place of pytest's own words; without one, pytest leaves out what is slow."""
-MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own there
-"""Where 200,000 small files are made and removed, if it has 6 GB: a third of that is used at a time."""
 CHECKS = (
     ("ruff", "check", "--output-format", "concise", "."),
     ("ruff", "format", "--check", "--quiet", "."),
@@ -167,8 +165,6 @@ def for_pytest(arguments):
 def test(*arguments):
     """Run the suite, or the part that the arguments name."""
     install("test")
-    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 6 << 30:
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     become(PYTHON, "-m", "pytest", *for_pytest(arguments))
 
 
