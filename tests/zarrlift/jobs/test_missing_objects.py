@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -208,18 +207,6 @@ def test_an_array_is_hidden_after_a_kill_on_the_way(
     assert zarrlift.resume(destination, executor="threads").ok
     assert not visible
     assert values(destination, 3) == values(source, 2)
-
-
-def test_a_root_that_others_changed_is_not_hidden(source: Path, destination: Path) -> None:
-    assert zarrlift.migrate(source, destination, recipe=zarrlift.Recipe(consolidate=True)).ok
-    shutil.rmtree(destination / "g/relink/c")
-    document = json.loads((destination / "zarr.json").read_text())
-    document["attributes"]["by a user"] = 1
-    (destination / "zarr.json").write_text(json.dumps(document))
-    before = tree(destination)
-    outcome = zarrlift.resume(destination)
-    assert [problem.node for problem in outcome.problems] == ["g/relink"]
-    assert tree(destination) == before
 
 
 def test_an_array_resized_by_its_user_is_named(source: Path, destination: Path) -> None:

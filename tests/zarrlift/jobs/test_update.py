@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from hypothesis import example, given
-from hypothesis import strategies as st
-from numcodecs import Zlib
 from tests.support.bucket import Bucket
-from tests.support.chances import examples
 from tests.support.changing_archives import ChangingArchive
 from tests.support.job_archives import later, migrated, other_archive, rewritten, tree, write_archive
 from tests.support.job_processes import Killed, dying
@@ -425,111 +419,6 @@ def test_two_passes_make_only_what_differs(tmp_path: Path, monkeypatch: pytest.M
     (source / "a/8.0").unlink()
     assert zarrlift.update(result).ok
     assert tree(result) == tree(migrated(source, tmp_path / "fresh", recipe=wanted))
-
-
-# What readers see while an update is under way: each object old or new, and never a value of neither.
-
-
-RECIPES: dict[str, dict[str, Any]] = {
-    "as it is": {"codecs": "keep"},
-    "recoded": {"codecs": "gzip:1"},
-    "cast": {"dtype": "int64"},
-    "sharded": {"shards": "2x"},
-    "other chunks": {"chunks": "5,4"},
-    "other chunks in shards": {"chunks": "3,3", "shards": "2,3"},
-}
-
-
-def resized(rows: int, columns: int, values: Any = None) -> Callable[[zarr.Array], None]:
-    """A change of the shape; what is new has these values, if any."""
-
-    def change(array: zarr.Array) -> None:
-        before = array.shape
-        array.resize((rows, columns))
-        if values is not None:
-            array[before[0] :] = values
-            array[:, before[1] :] = values
-
-    return change
-
-
-def another(rows: int) -> Callable[[zarr.Array], None]:
-    """Another array under the same name."""
-
-    def change(array: zarr.Array) -> None:
-        form: Any = {"shape": (rows, 9), "chunks": (5, 5), "dtype": "<i2", "zarr_format": 2}
-        zarr.create_array(array.store, name=array.path, overwrite=True, **form)[...] = 3
-
-    return change
-
-
-CHANGES = {
-    "shorter": [resized(14, 20)],
-    "shorter and wider": [resized(15, 33, 7)],
-    "to nothing": [resized(0, 20)],
-    "longer": [resized(26, 20, 8)],
-    "shorter and longer again": [resized(9, 20), resized(5, 20), resized(13, 20), resized(22, 20)],
-    "longer, then another array, and again": [resized(26, 20, 8), another(9), another(12)],
-}
-"""Changes of a source, each followed by updates that are killed."""
-
-
-def write(path: Path) -> zarr.Array:
-    array = zarr.create_array(
-        path / "a",
-        shape=(22, 20),
-        chunks=(4, 6),
-        dtype="<i4",
-        compressors=Zlib(1),
-        zarr_format=2,
-        fill_value=-1,
-    )
-    (path / ".zgroup").write_text('{"zarr_format": 2}')
-    array[...] = np.arange(440).reshape(22, 20)
-    zarr.consolidate_metadata(path, zarr_format=2)
-    return array
-
-
-def require_old_or_new(result: Path, old: np.ndarray, new: np.ndarray) -> None:
-    """Each visible value is that of the same element before or after, by both kinds of metadata."""
-    for consolidated in (False, None):
-        group = zarr.open_group(result, mode="r", use_consolidated=consolidated)
-        if "a" not in group:
-            continue
-        shown = group["a"][...]
-        whole = np.full(np.maximum(old.shape, new.shape), -1)
-        inside = tuple(map(slice, shown.shape))
-        before, after = whole.copy(), whole.copy()
-        before[tuple(map(slice, old.shape))] = old
-        after[tuple(map(slice, new.shape))] = new
-        wrong = (shown != before[inside]) & (shown != after[inside])
-        assert not wrong.any(), (shown.shape, np.argwhere(wrong)[:3])
-
-
-@examples(24)
-@given(st.sampled_from([*CHANGES]), st.sampled_from([*RECIPES]), st.integers(1, 45))
-@example("shorter and longer again", "other chunks in shards", 13)
-@example("longer", "as it is", 23)  # after its last change, before it is recorded as complete
-@example("longer, then another array, and again", "as it is", 12)
-def test_a_killed_update_shows_no_value_of_neither_version(what: str, wish: str, after: int) -> None:
-    wanted = zarrlift.Recipe(base=zarrlift.ArrayRecipe(**RECIPES[wish]))
-    with tempfile.TemporaryDirectory() as folder:
-        source, result, fresh = (Path(folder, name) for name in ("source", "result", "fresh"))
-        array = write(source)
-        assert zarrlift.migrate(source, result, recipe=wanted).ok
-        old = array[...]
-        for number, change in enumerate(CHANGES[what]):
-            change(array)
-            zarr.consolidate_metadata(source, zarr_format=2)
-            for attempt in range(2):
-                with pytest.MonkeyPatch.context() as patched, suppress(Killed):
-                    dying(patched, after + attempt)
-                    zarrlift.update(result)
-                if number == 0:
-                    require_old_or_new(result, old, array[...])
-        assert zarrlift.update(result).ok
-        assert zarrlift.migrate(source, fresh, recipe=wanted).ok
-        assert tree(result) == tree(fresh)
 
 
 @pytest.mark.parametrize("shards", ["auto", "1GB"])

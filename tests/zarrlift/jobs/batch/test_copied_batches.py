@@ -79,19 +79,6 @@ def test_a_copied_batch_acts_on_the_copies_and_never_on_the_originals(
     assert values(folder / "v3/one.zarr", 3) == values(folder / "old/one.zarr", 2)
 
 
-def test_a_copied_batch_whose_results_were_replaced_is_refused(folder: Path) -> None:
-    assert batch(folder).outcome.ok
-    other = copied(folder)
-    shutil.rmtree(other / "v3/one.zarr")
-    shutil.copytree(other / "v3/two.zarr", other / "v3/one.zarr", copy_function=shutil.copyfile)
-    before = tree(folder), tree(other / "v3/one.zarr")
-    there = Batch(other / "v3.zarrlift.jsonl")
-    there.undo()
-    assert there.outcome.counts == {"done": 1, "undone": 2}
-    assert "this is not the job's output" in str(there.outcome.rows[0].problems[0])
-    assert (tree(folder), tree(other / "v3/one.zarr")) == before
-
-
 def test_a_copied_batch_goes_on_with_what_was_not_begun(folder: Path) -> None:
     batch(folder, only="*one*")
     other = copied(folder)
@@ -141,17 +128,6 @@ def test_a_moved_batch_goes_on_where_it_is_now(folder: Path) -> None:
     assert Batch(now / "v3.zarrlift.jsonl").undo().counts == {"undone": 3}
     assert not list((now / "v3").rglob("zarr.json"))
     assert not folder.exists()
-
-
-def test_a_later_batch_at_the_old_place_keeps_its_results(folder: Path) -> None:
-    assert batch(folder).outcome.ok
-    now = moved(folder)
-    shutil.copytree(now / "old", folder / "old")
-    assert batch(folder).outcome.ok
-    before = tree(folder)
-    assert Batch(now / "v3.zarrlift.jsonl").undo().counts == {"undone": 3}
-    assert not list((now / "v3").rglob("zarr.json"))
-    assert tree(folder) == before
 
 
 def test_a_copy_of_the_list_alone_has_nothing_to_act_on(folder: Path) -> None:

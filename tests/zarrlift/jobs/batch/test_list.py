@@ -242,13 +242,6 @@ def test_a_list_has_its_own_options(old: Path) -> None:
         zarrlift.batch("list.csv", "old/b", to="x/{name}")
 
 
-def test_a_source_that_does_not_exist_does_not_stop_the_others(old: Path) -> None:
-    Path("list.csv").write_text("source,destination\nold/gone.zarr,g.zarr\nold/a/v1.zarr,n.zarr\n")
-    made = zarrlift.batch("list.csv")
-    assert [row.state for row in made.rows] == ["refused", "done"]
-    assert "gone.zarr" in str(made.rows[0].problems[0])
-
-
 def test_names_that_are_equal_without_their_suffix_are_named(old: Path) -> None:
     os.rename(old / "a/v1.zarr", old / "a/v2.n5")
     with pytest.raises(UsageError, match=r"old/a/v2[.]n5, old/a/v2[.]zarr"):
