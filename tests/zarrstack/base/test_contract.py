@@ -70,13 +70,10 @@ def test_secrets_are_neither_printed_nor_written():
     ],
     ids=["same options", "other option", "option or default", "other order", "subclass"],
 )
-def test_stacks_are_equal_when_layers_options_and_stores_are(one, other, same):
+def test_stacks_are_equal_when_layers_options_and_stores_are(one, other, same, tmp_path):
     one, other = pickle.loads(pickle.dumps([one, other]))
     bottom = MemoryStore()
     assert (stack(bottom, *one) == stack(bottom, *other)) is same
-
-
-def test_stacks_over_other_stores_differ(tmp_path):
     assert stack(LocalStore(tmp_path), Mask()) != stack(LocalStore(tmp_path / "b"), Mask())
 
 
@@ -146,28 +143,31 @@ def test_what_is_no_store_carries_no_stack(bottom):
         stack(bottom, Mask())
 
 
-@pytest.mark.parametrize(
-    ("url", "package", "missing"),
-    [
-        ("s3://b/x", "fsspec s3fs", "fsspec"),
-        ("gs://b/x", "fsspec gcsfs", "gcsfs"),
-        ("zip::sftp://h/x.zip", "fsspec paramiko", "paramiko"),
-    ],
-)
-def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(url, package, missing):
-    code = f"""
+PACKAGES = {  # what is missing: a URL that needs it, and what to install
+    "gcsfs": ("gs://b/x", "fsspec gcsfs"),
+    "paramiko": ("zip::sftp://h/x.zip", "fsspec paramiko"),
+    "fsspec": ("s3://b/x", "fsspec s3fs"),
+}
+WITHOUT = """
 import sys
-sys.modules[{missing!r}] = None
 import zarrstack
 from zarrstack.errors import UsageError
-try:
-    zarrstack.open({url!r})
-except UsageError as error:
-    print(error)
+for url, package in zip(sys.argv[1::2], sys.argv[2::2]):
+    sys.modules[package] = None
+    try:
+        zarrstack.open(url)
+    except UsageError as error:
+        print(error)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert ":// needs a package that is not installed" in run.stdout
-    assert f"Install it: pip install {package}." in run.stdout
+
+
+def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it():
+    words = [word for missing, (url, _) in PACKAGES.items() for word in (url, missing)]
+    command = [sys.executable, "-c", WITHOUT, *words]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    for line, (_, install) in zip(run.stdout.splitlines(), PACKAGES.values(), strict=True):
+        assert ":// needs a package that is not installed" in line
+        assert f"Install it: pip install {install}." in line
 
 
 def test_a_wrong_profile_of_aws_is_named_with_the_places_to_correct_it():

@@ -203,10 +203,3 @@ def test_a_summary_is_a_table():
     assert put.split() == "set 1 0 0 8 0.000 0.000".split()
     store.reset()
     assert store.figures().operations == {}
-
-
-def test_json_names_the_file():
-    assert Log(events="events.jsonl").to_json() == {
-        "name": "zarrstack.log",
-        "configuration": {"events": "events.jsonl"},
-    }

@@ -33,15 +33,15 @@ class Fresh(MemoryStore):
 
 
 #   name: layer, length of values (None: all keys are missing), number of values, bytes that may be held. A
-#   layer that kept 100 bytes of each of 3000 would exceed 150,000, which other threads do not reach.
+#   layer that kept 150 bytes of each of 1000 would exceed 150,000, which other threads do not reach.
 CASES = {
-    "cache": (lambda: Cache(memory_bytes=2_000_000), 4000, 1500, 2_200_000),
-    "cache that keeps": (lambda: Cache(memory_bytes=2_000_000, when_full="keep"), 4000, 1500, 2_200_000),
-    "missing keys": (lambda: Cache(memory_bytes=2_000_000), None, 6000, 2_600_000),
-    "log": (lambda: Log(callback=id), 4000, 3000, 150_000),
-    "retry": (Retry, 4000, 3000, 150_000),
-    "throttle": (lambda: Throttle(in_flight=4, bytes_per_second=1e12), 4000, 3000, 150_000),
-    "readonly": (ReadOnly, 4000, 3000, 150_000),
+    "cache": (lambda: Cache(memory_bytes=500_000), 4000, 500, 700_000),
+    "cache that keeps": (lambda: Cache(memory_bytes=500_000, when_full="keep"), 4000, 500, 700_000),
+    "missing keys": (lambda: Cache(memory_bytes=500_000), None, 2500, 1_000_000),
+    "log": (lambda: Log(callback=id), 4000, 1000, 150_000),
+    "retry": (Retry, 4000, 1000, 150_000),
+    "throttle": (lambda: Throttle(in_flight=4, bytes_per_second=1e12), 4000, 1000, 150_000),
+    "readonly": (ReadOnly, 4000, 1000, 150_000),
 }
 
 
@@ -83,16 +83,16 @@ def test_readers(name, caplog):
 
 @pytest.mark.needs_reader("once")
 def test_chunks_that_wait_for_their_shard():
-    store = stack(Fresh(None), WriteBack(memory_bytes=2_000_000), Sharding(chunks_per_shard=[64], path="a"))
+    store = stack(Fresh(None), WriteBack(memory_bytes=500_000), Sharding(chunks_per_shard=[64], path="a"))
     zarr.create_array(store, name="a", shape=(4000 * 4000,), chunks=(4000,), dtype="u1", compressors=None)
-    assert peak(lambda: asyncio.run(write(store, 2000))) < 2_600_000
+    assert peak(lambda: asyncio.run(write(store, 500))) < 1_100_000
     store.close()
 
 
 @pytest.mark.needs_reader("once")
-@pytest.mark.parametrize(("size", "bound"), [(4000, 2_200_000), (40, 2_200_000)])
-def test_writes_that_wait(size, bound):
-    store = stack(Fresh(None), WriteBack(memory_bytes=2_000_000))
-    assert peak(lambda: asyncio.run(write(store, 4000, size))) < bound
+@pytest.mark.parametrize("size", [4000, 40])
+def test_writes_that_wait(size):
+    store = stack(Fresh(None), WriteBack(memory_bytes=500_000))
+    assert peak(lambda: asyncio.run(write(store, 1500, size))) < 700_000
     assert store.figures().evictions > 0
     store.close()

@@ -50,8 +50,14 @@ def more_layers(monkeypatch):
     monkeypatch.setattr("zarrstack.layers.per_array.layer.find", find)
 
 
+@pytest.fixture
+def store():
+    return MemoryStore()
+
+
 @pytest.fixture(params=["memory", "folder"])
-def store(request, tmp_path):
+def either(request, tmp_path):
+    """A store that keeps no empty folders, and one that does."""
     return MemoryStore() if request.param == "memory" else LocalStore(tmp_path)
 
 
@@ -90,13 +96,13 @@ def consolidate(store, path=""):
 
 
 @pytest.mark.parametrize("layer", [ENTRY, Sharding(chunks_per_shard=[2, 2])], ids=["JSON", "a layer"])
-def test_chunks_go_through_the_layers_that_the_metadata_names(store, layer):
-    array = create(store, [layer, {"name": "mask"}])
-    assert [key for key in keys(store) if "/c/" in key] == [f"g/a/c/{i}/{j}" for i in (0, 1) for j in (0, 1)]
+def test_chunks_go_through_the_layers_that_the_metadata_names(either, layer):
+    array = create(either, [layer, {"name": "mask"}])
+    assert [key for key in keys(either) if "/c/" in key] == [f"g/a/c/{i}/{j}" for i in (0, 1) for j in (0, 1)]
     name = "sharding" if layer is ENTRY else "zarrstack.sharding"
-    assert field(store) == [{**ENTRY, "name": name}, {"name": "mask"}]
-    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
-    assert array.store == PerArray(store)
+    assert field(either) == [{**ENTRY, "name": name}, {"name": "mask"}]
+    assert (zarrstack.open(either, path="g/a")[:] == DATA).all()
+    assert array.store == PerArray(either)
 
 
 WAYS = {
@@ -111,13 +117,13 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_zarr_python_alone_refuses_such_an_array_and_harms_nothing(store, way):
-    create(store)
-    before = dump(store)
+def test_zarr_python_alone_refuses_such_an_array_and_harms_nothing(either, way):
+    create(either)
+    before = dump(either)
     with pytest.raises(ValueError, match=r"zarrstack\.storage_transformers|exists"):
-        way(zarr.open_group(store, path="g", mode="r+"))
-    assert dump(store) == before
-    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
+        way(zarr.open_group(either, path="g", mode="r+"))
+    assert dump(either) == before
+    assert (zarrstack.open(either, path="g/a")[:] == DATA).all()
 
 
 def test_an_array_that_was_written_before_there_was_a_guard_is_read_and_gets_one(store):
@@ -184,15 +190,15 @@ def siblings(store):
 
 
 @pytest.mark.parametrize("path", ["", "g"])
-def test_a_group_with_such_an_array_is_written_without_consolidated_metadata(store, path):
-    array = create(store)
-    create(store, (), "g/b")
-    create(store, (), "h/c")
+def test_a_group_with_such_an_array_is_written_without_consolidated_metadata(either, path):
+    array = create(either)
+    create(either, (), "g/b")
+    create(either, (), "h/c")
     for each in (path, "h"):
         consolidate(array.store, each)
-    assert consolidated(store) == ["h"]
-    assert all((found == DATA).all() for found in siblings(store))
-    group = zarrstack.open_group(store)
+    assert consolidated(either) == ["h"]
+    assert all((found == DATA).all() for found in siblings(either))
+    group = zarrstack.open_group(either)
     assert {name for name, _ in group.members(max_depth=None)} == {"g", "g/a", "g/b", "h", "h/c"}
     assert (group["g/a"][:] == DATA).all()
 
@@ -281,15 +287,15 @@ def test_existing_consolidated_metadata_is_ignored_over_such_an_array(store, for
     assert all((found == DATA).all() for found in siblings(store))
 
 
-def test_a_replaced_array_has_only_what_it_was_given(store):
-    layer = create(store).store
+def test_a_replaced_array_has_only_what_it_was_given(either):
+    layer = create(either).store
     array = zarr.create_array(layer, name="g/a", shape=(4,), chunks=(2,), dtype="i4", overwrite=True)
     assert array[:].tolist() == [0, 0, 0, 0]
-    assert field(store) == []
+    assert field(either) == []
     array[:] = 3
-    create(store, [{"name": "mask"}], overwrite=True)
-    assert field(store) == [{"name": "mask"}]
-    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
+    create(either, [{"name": "mask"}], overwrite=True)
+    assert field(either) == [{"name": "mask"}]
+    assert (zarrstack.open(either, path="g/a")[:] == DATA).all()
 
 
 def test_an_array_that_was_not_replaced_keeps_what_it_has(store):
@@ -314,10 +320,10 @@ def test_a_group_is_made_at_once_if_the_store_can():
     assert sorted(made) == ["g/zarr.json", "zarr.json"]
 
 
-def test_deleting_a_group_takes_everything_along(store):
-    array = create(store)
+def test_deleting_a_group_takes_everything_along(either):
+    array = create(either)
     del zarr.open_group(array.store)["g"]
-    assert [key for key in keys(store) if key != "zarr.json"] == []
+    assert [key for key in keys(either) if key != "zarr.json"] == []
 
 
 def test_shapes_that_the_layers_can_follow_are_written(store):
@@ -458,8 +464,8 @@ def test_a_url_has_options(tmp_path):
     assert (zarrstack.open(url, path="g/a", storage_options=options)[:] == DATA).all()
 
 
-def test_listings_show_chunks_not_shards(store):
-    layer = create(store).store
+def test_listings_show_chunks_not_shards(either):
+    layer = create(either).store
     assert len([key for key in keys(layer) if "/c/" in key]) == 16
     consolidated = zarr.open_group(layer, mode="r")
     assert [name for name, _ in consolidated["g"].members()] == ["a"]

@@ -126,7 +126,7 @@ class TestV2Below(LayerTests):
 
 
 class TestOverFiles(InAFolder, LayerTests):
-    examples = 5
+    examples = steps = 5
 
     def layers(self):
         return [Rekey(rules=[Chunks(below=DOTS, arrays={"a": 2, "foo": 1})])]

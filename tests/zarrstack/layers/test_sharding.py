@@ -101,14 +101,14 @@ class TestKeysInsideAndOutside(LayerTests):
 class TestTheStoreItselfIsTheArray(LayerTests):
     """zarr's tests write c/0 and c/0/0: here the first are chunks and the others are none."""
 
-    examples = 5
+    examples = steps = 5
 
     def layers(self):
         return [Sharding(chunks_per_shard=[4], **RATIFIED)]
 
 
 class TestOverFiles(InAFolder, LayerTests):
-    examples = 5
+    examples = steps = 5
 
     def layers(self):
         return [Sharding(chunks_per_shard=[2, 2], path="a", index_location="start")]

@@ -90,17 +90,14 @@ def suite(names):
     return test if names in QUICK else pytest.mark.slow(test)
 
 
-QUICK = {
-    *((name,) for name in ("log", "per-array", "retry", "throttle", "write-back")),
-    ("write-back", "write-back"),
-    ("write-back", "sharding"),
-    *chosen(1),
-}
+TOGETHER = ("write-back", "log", "retry", "throttle", "per-array")
+QUICK = {TOGETHER, ("throttle",), ("write-back", "sharding"), *chosen(1)}
 """Cache, Rekey and Sharding alone are in their modules."""
 TWICE = [(name, name) for name in sorted(LAYERS) if allowed((name, name))]
 STACKS = [
     *((name,) for name in sorted(LAYERS)),
     *TWICE,
+    TOGETHER,
     ("write-back", "sharding"),
     *chosen(int(os.environ.get("ZARRSTACK_STACKS", "6"))),
 ]

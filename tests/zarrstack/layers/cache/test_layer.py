@@ -18,7 +18,6 @@ from tests.support.stores import PROTOTYPE, Counted, Hours, buffer, read
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ZipStore
 
-from zarrstack.base.descend import serves_sync
 from zarrstack.base.locations import without_secrets
 from zarrstack.base.stack import layers_from_json, stack
 from zarrstack.base.sync_calls import complete
@@ -444,11 +443,6 @@ async def test_a_read_only_copy_shares_what_is_cached() -> None:
     assert await read(copy, "a/0") == b"0"
     assert copy.figures() == store.figures()
     assert copy.figures().hits == 1
-
-
-def test_synchronous_methods_are_kept_where_the_store_below_has_them(tmp_path) -> None:
-    for disk in (None, tmp_path):
-        assert serves_sync(Cache(MemoryStore(), disk=disk)) == serves_sync(MemoryStore())
 
 
 def test_what_arrives_in_another_process_has_the_options_and_an_empty_memory(tmp_path) -> None:
