@@ -234,7 +234,7 @@ def test_what_cannot_be_searched_is_named_and_the_others_are_found(
     monkeypatch.setattr(LocalStorage, "scandir", refused)
     assert found(tmp_path) == {
         "a": "zarr2",
-        "bad.zarr.zip": f"{tmp_path}/bad.zarr.zip is an empty file, not an archive",
+        "bad.zarr.zip": f"{tmp_path / 'bad.zarr.zip'} is an empty file, not an archive",
         "closed": "cannot list",
         "empty.zarr": "no archive found",
         "two": "the archive has metadata of two formats",
@@ -285,7 +285,7 @@ def test_zip_files_are_archives_if_one_is_in_them_and_tar_files_are_none(tmp_pat
         with tarfile.open(tmp_path / name, "w") as packed:
             packed.add(tmp_path / "x", "x")
     shutil.rmtree(tmp_path / "x")
-    tar = f"{tmp_path}/e.zarr.tar is a tar file, not an archive"
+    tar = f"{tmp_path / 'e.zarr.tar'} is a tar file, not an archive"
     assert found(tmp_path) == {"a.zip": "zarr2", "c.ZIP": "zarr3", "e.zarr.tar": tar}
 
 

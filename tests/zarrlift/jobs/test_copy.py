@@ -17,6 +17,7 @@ from tests.support.damaged_archives import run
 from tests.support.job_archives import tree, values, write_archive
 
 import zarrlift
+from zarrlift.core.problems import command
 from zarrlift.errors import JobError, UsageError
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local.writer import directory_of
@@ -319,7 +320,8 @@ def test_a_folder_of_archives_is_refused_with_the_commands_for_both_intentions(z
         zarrlift.migrate(old, tmp_path / "new")
     problem = refused.value.problem
     assert (problem.key, problem.found) == (str(old), "a.zarr, b.zarr")
-    assert f"zarrlift batch run {old} --to '{tmp_path}/new/{{relative}}.zarr'." in problem.advice
+    line = command("batch", "run", str(old), "--to", str(tmp_path / "new/{relative}.zarr"))
+    assert f"{line}." in problem.advice
     assert f"--from zarr{zarr_format}" in problem.advice
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
     with pytest.raises(UsageError, match="several archives"):

@@ -120,7 +120,7 @@ def test_a_moved_batch_goes_on_where_it_is_now(folder: Path) -> None:
     assert Batch(now / "v3.zarrlift.jsonl").update().ok
     assert values(now / "v3/one.zarr", 3) == values(now / "old/one.zarr", 2)
     assert {row.source for row in Batch(now / "v3.zarrlift.jsonl").rows} == {
-        f"{now}/old/{name}.zarr" for name in NAMES
+        str(now / f"old/{name}.zarr") for name in NAMES
     }
     assert batch(now).outcome.state == "nothing to do"
     now = moved(now, "c")
