@@ -184,6 +184,7 @@ def test_a_wrong_command_is_told_what_would_be_right(line, place, web, before, m
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HOME", str(place / "empty"))
+    monkeypatch.setenv("USERPROFILE", str(place / "empty"))
     command, _, code = line.partition("  # exits ")
     ran = run(*shlex.split(command.replace("WEB", web)))
     assert ran.code == int(code or 2)

@@ -32,6 +32,7 @@ from zarrlift.storage.remote.store_storage import StoreStorage
 from zarrlift.storage.remote.store_writer import StoreWriter
 from zarrlift.storage.writer import DestinationError
 from zarrstack.core.errors import StorageError
+from zarrstack.system.this import system
 
 # ----- the window
 
@@ -366,7 +367,7 @@ def test_a_file_is_sent_by_its_name_where_the_file_system_can(tmp_path: Path, mo
     with open(tmp_path / "shard", "rb") as file:
         storage.put_file("a/c/0", file, 7)
     assert storage.get("a/c/0") == b"content"
-    assert sent == [str(tmp_path / "shard")]
+    assert sent == ([str(tmp_path / "shard")] if system.reopens else [])
 
 
 def test_parts_grow_where_an_object_has_more_than_a_store_takes() -> None:

@@ -33,6 +33,7 @@ def paths(place, **options):
 
 def test_a_directory_is_reached_directly_however_it_is_named(monkeypatch):
     monkeypatch.setenv("HOME", str(OCEAN.parent))
+    monkeypatch.setenv("USERPROFILE", str(OCEAN.parent))
     places = [str(OCEAN), OCEAN, OCEAN.as_uri(), f"~/{OCEAN.name}", LocalStore(OCEAN)]
     for place in places:
         storage = open_storage(place)
