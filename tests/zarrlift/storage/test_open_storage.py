@@ -146,7 +146,7 @@ def test_what_is_no_place_is_said_so(place, said):
 def test_a_file_that_is_no_archive_is_called_what_it_is(tmp_path, content, said):
     file = tmp_path / "data"
     file.write_bytes(content)
-    with pytest.raises(UsageError, match=f"^{file} is {said}"):
+    with pytest.raises(UsageError, match=f"^{re.escape(str(file))} is {said}"):
         open_storage(file)
 
 
