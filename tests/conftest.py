@@ -45,9 +45,11 @@ def rows(table: str = "reader") -> list[dict[str, Any]]:
 
 
 def has(name: str) -> bool:
-    """Whether this system has a module, an attribute of one, an id of the boot, or links for all users."""
+    """Whether this system has a module, an attribute, an id of the boot, all names of files, or links."""
     if name == "boot":
         return bool(system.boot())
+    if name == "names":
+        return not HERE.with_name("TESTS").exists()
     if name == "symlinks":
         with tempfile.TemporaryDirectory() as folder, suppress(OSError):
             os.symlink("target", Path(folder, "link"))

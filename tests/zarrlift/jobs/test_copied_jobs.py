@@ -501,6 +501,20 @@ def test_a_source_in_a_store_has_no_relative_form(place: str, tmp_path: Path) ->
     assert job_places.sources(stored, notes, tmp_path / "b/job.db") == [(place, place)]
 
 
+def test_a_source_on_another_drive_has_no_relative_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def relpath(path: str, start: str) -> str:
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")
+
+    place = str(tmp_path / "a.zarr")
+    header = {"source": place, "destination": "s3://bucket/x", "in_place": False}
+    with monkeypatch.context() as patched:
+        patched.setattr(os.path, "relpath", relpath)
+        stored, notes = job_places.to_record(header, place, tmp_path / "job.db")
+    assert job_places.sources(stored, notes, tmp_path / "moved/job.db") == [(place, place)]
+
+
 def test_repositories_of_icechunk_are_moved_and_copied_with_their_jobs(folder: Path) -> None:
     pytest.importorskip("icechunk")
     assert zarrlift.migrate(folder / "source.zarr", f"icechunk://{folder}/repo").ok

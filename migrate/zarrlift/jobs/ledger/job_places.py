@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -78,7 +79,8 @@ def to_record(header: JSONObject, source_place: str, file: Path) -> tuple[JSONOb
     local = local_path(source_place)
     relative = None
     if local is not None and not header["in_place"]:
-        relative = os.path.relpath(_real(local), os.path.dirname(_real(file)))
+        with suppress(ValueError):  # on another drive of Windows
+            relative = os.path.relpath(_real(local), os.path.dirname(_real(file)))
     notes = {
         "beside": _digest(file) if beside else None,
         "home": None if beside else _real(file),

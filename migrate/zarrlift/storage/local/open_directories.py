@@ -237,7 +237,10 @@ class OpenDirectories:
 
     def _inside(self, names: tuple[str, ...], refused: OSError) -> OpenDirectory:
         """The target of a link within the root, opened without following other links."""
-        target = os.path.relpath(os.path.realpath(os.path.join(self.real, *names)), self.real)
+        try:
+            target = os.path.relpath(os.path.realpath(os.path.join(self.real, *names)), self.real)
+        except ValueError:  # on another drive of Windows
+            raise refused from None
         if target == os.curdir or target.split(os.sep)[0] == os.pardir or os.path.isabs(target):
             raise refused
         directory = self.root()
