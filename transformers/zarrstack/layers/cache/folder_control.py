@@ -126,21 +126,19 @@ class FileLock:
 
     def acquire(self, *, wait: bool = True) -> bool:
         """Take the lock; return whether it was free if the caller does not `wait`."""
-        if not self._threads.acquire(blocking=wait):
-            return False
         self._count(1)  # before it is taken: garbage may be collected at any moment
+        taken = False
         try:
-            taken = self._take(wait=wait)
-        except BaseException:
-            self._let_go()
-            raise
-        if not taken:
-            self._let_go()
+            if self._threads.acquire(blocking=wait):
+                try:
+                    taken = self._take(wait=wait)
+                finally:
+                    if not taken:
+                        self._threads.release()
+        finally:
+            if not taken:
+                self._count(-1)
         return taken
-
-    def _let_go(self) -> None:
-        self._threads.release()
-        self._count(-1)
 
     def _take(self, *, wait: bool) -> bool:
         if self._fd < 0:
@@ -157,7 +155,8 @@ class FileLock:
             if self._fd >= 0:
                 system.unlock(self._fd)
         finally:
-            self._let_go()
+            self._threads.release()
+            self._count(-1)
 
     def __enter__(self) -> None:
         self.acquire()
