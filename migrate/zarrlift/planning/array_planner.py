@@ -26,8 +26,8 @@ from ..core.chain.unchanged_bytes import keep_problems
 from ..core.grid.frames import N5Blocks
 from ..core.grid.pattern_keys import PatternKeys
 from ..core.identity_cache import IdentityCache
-from ..core.problems import any_refusal, note, refusal
-from ..formats.tree.directory import located, unfollowed_link
+from ..core.problems import any_refusal
+from ..formats.tree.directory import located
 from ..recipe.parsing import is_by_size
 from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
@@ -35,9 +35,12 @@ from .blocks import Blocks, mean_inner_chunk, memory_of_pairs, payload_blocks
 from .chunk_checks import (
     TrailingBytes,
     damage_problem,
+    document_key,
     exact_size,
     fit_problem,
+    listing_problems,
     memory_problem,
+    number_as_text_problems,
     object_problem,
     size_problems,
 )
@@ -151,7 +154,7 @@ class ArrayPlanner:
         else:
             conversion = self._sharded(node, source, recipe, change.dimension_names, inventory)
         source, destination, route = conversion.source, conversion.destination, conversion.route
-        problems.extend(located(conversion.notes, node.path, _document_key(node)))
+        problems.extend(located(conversion.notes, node.path, document_key(node)))
         attributes, notes = self.attributes(node, change, recipe)
         problems.extend(notes)
         if self.in_place and route.name != "stay":
@@ -227,7 +230,7 @@ class ArrayPlanner:
         problems = (
             *node.problems,
             *self.applied.problems_of(node.path),
-            *_inventory_problems(node, layout, inventory),
+            *listing_problems(node, layout, inventory),
         )
         planned = _planned(node, move, passed.document, inventory, work, problems)
         verbatim = node.documents[0].content.decode("utf-8", "surrogateescape")
@@ -342,9 +345,9 @@ class ArrayPlanner:
     ) -> list[Problem]:
         """Problems found in the listing of the chunks, and in the first of them."""
         source = conversion.source
-        problems = _inventory_problems(node, source, inventory)
+        problems = listing_problems(node, source, inventory)
         if node.number_as_text and recipe.zero_fill is None:
-            problems.extend(_number_as_text_problems(node, source, inventory))
+            problems.extend(number_as_text_problems(node, source, inventory))
         if len(inventory.indexes):
             problems.extend(self._chunk_problems(node, conversion, inventory, recipe))
         return problems
@@ -364,7 +367,7 @@ class ArrayPlanner:
         if problems:
             return problems
         if (unfit := conversion.unfit) is not None:
-            problems.append(unfit.at(node=path, key=_document_key(node)))
+            problems.append(unfit.at(node=path, key=document_key(node)))
         elif (wrong := damage_problem(path, storage, source, inventory, conversion.exact_size)) is not None:
             problems.append(wrong)
         elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":
@@ -401,71 +404,3 @@ def _planned(
         source_digests=digests(node.documents),
         problems=tuple(problems),
     )
-
-
-def _document_key(node: ArrayNode) -> str | None:
-    """The key of the array's own document, which refusals concern: the first of its documents."""
-    return node.documents[0].key if node.documents else None
-
-
-def _number_as_text_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:
-    """A refusal if the values of missing chunks depend on what a fill value that is not text means."""
-    missing = source.objects.total - len(inventory.indexes)
-    if not missing:
-        return []
-    text = str(node.number_as_text)
-    fill, readers = ("0", "zarr-python 2.18") if text == "0" else ("NaN", "some versions of zarr-python")
-    ambiguous = f"the fill value {fill} of text is ambiguous, and"
-    return [
-        Problem(
-            kind="fill",
-            node=node.path,
-            key=_document_key(node),
-            message=f"{ambiguous} is the value of {missing} missing chunks"
-            if inventory.certain
-            else f"{ambiguous} missing chunks cannot be told from others here",
-            found=f"{fill}: the text '{text}' ({readers}), or no text (other readers)",
-            expected=f'"" or the text "{text}"; zarr-python 3 rejects {fill}',
-            advice="Decide with --set zero-fill=text or --set zero-fill=empty, for all or in a recipe.",
-        )
-    ]
-
-
-def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:
-    problems = []
-    if node.fill_is_null and inventory.certain:
-        missing = source.objects.total - len(inventory.indexes)
-        if missing:
-            problems.append(
-                note(
-                    "fill-null",
-                    f"fill_value null becomes {source.fill_value!r}, the value of {missing} missing chunks",
-                    node=node.path,
-                )
-            )
-    if inventory.unclaimed_count:
-        names = ", ".join(repr(name) for name in inventory.unclaimed)
-        more = "" if inventory.unclaimed_count == len(inventory.unclaimed) else ", ..."
-        problems.append(
-            note(
-                "stray",
-                "objects of no chunk are not copied",
-                node=node.path,
-                found=f"{inventory.unclaimed_count}: {names}{more}",
-            )
-        )
-    for key, target in inventory.bad_links:
-        problems.append(unfollowed_link(node.path, key, target))
-    for key, what in inventory.no_files:
-        problems.append(
-            refusal(
-                "chunk",
-                "an entry in the place of a chunk is not a file",
-                node=node.path,
-                key=key,
-                found=what,
-                expected="a regular file, or nothing",
-                advice="Restore the chunk, remove the entry, or exclude the array.",
-            )
-        )
-    return problems

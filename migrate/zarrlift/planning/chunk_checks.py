@@ -1,4 +1,4 @@
-"""Checks during planning that need the chunks themselves, and advice on chunks that cannot be decoded.
+"""Checks of chunks during planning: of their listing and of some of them; advice on those that are damaged.
 
 Arrays of objects become text only if every value is a str, which only a chunk can show. Chunks larger than
 this machine's memory can be neither decoded nor verified. Both are reported in the plan rather than in the
@@ -32,7 +32,7 @@ from zarrstack.system.this import system
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.chunk_reader import MissingObject, object_bound
-from ..archive.nodes import Layout
+from ..archive.nodes import ArrayNode, Layout
 from ..archive.shard_reader import chunk_reader
 from ..core.codec_table import require_facts, role_of
 from ..core.codecs.blosc import HEADER_BYTES, trailing_bytes
@@ -43,6 +43,7 @@ from ..core.git_pointers import LOOKED_AT, pointer
 from ..core.grid.frames import N5Blocks, Shards
 from ..core.n5.blocks import has_shard_index
 from ..core.problems import note, refusal
+from ..formats.tree.directory import unfollowed_link
 from ..storage.base import Storage
 
 _MAX_NAMED: Final = 20
@@ -71,6 +72,75 @@ _ENDS: Final = 256 << 10
 """Bytes at each end of an object in which the index of a shard is looked for."""
 _UCS4: Final = 4
 """Bytes of a character in `<U1`."""
+
+
+def document_key(node: ArrayNode) -> str | None:
+    """The key of the array's own document, which refusals concern: the first of its documents."""
+    return node.documents[0].key if node.documents else None
+
+
+def number_as_text_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:
+    """A refusal if the values of missing chunks depend on what a fill value that is not text means."""
+    missing = source.objects.total - len(inventory.indexes)
+    if not missing:
+        return []
+    text = str(node.number_as_text)
+    fill, readers = ("0", "zarr-python 2.18") if text == "0" else ("NaN", "some versions of zarr-python")
+    ambiguous = f"the fill value {fill} of text is ambiguous, and"
+    return [
+        Problem(
+            kind="fill",
+            node=node.path,
+            key=document_key(node),
+            message=f"{ambiguous} is the value of {missing} missing chunks"
+            if inventory.certain
+            else f"{ambiguous} missing chunks cannot be told from others here",
+            found=f"{fill}: the text '{text}' ({readers}), or no text (other readers)",
+            expected=f'"" or the text "{text}"; zarr-python 3 rejects {fill}',
+            advice="Decide with --set zero-fill=text or --set zero-fill=empty, for all or in a recipe.",
+        )
+    ]
+
+
+def listing_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:
+    """What the listing of an array's chunks shows: missing ones, and what is not a chunk."""
+    problems = []
+    if node.fill_is_null and inventory.certain:
+        missing = source.objects.total - len(inventory.indexes)
+        if missing:
+            problems.append(
+                note(
+                    "fill-null",
+                    f"fill_value null becomes {source.fill_value!r}, the value of {missing} missing chunks",
+                    node=node.path,
+                )
+            )
+    if inventory.unclaimed_count:
+        names = ", ".join(repr(name) for name in inventory.unclaimed)
+        more = "" if inventory.unclaimed_count == len(inventory.unclaimed) else ", ..."
+        problems.append(
+            note(
+                "stray",
+                "objects of no chunk are not copied",
+                node=node.path,
+                found=f"{inventory.unclaimed_count}: {names}{more}",
+            )
+        )
+    for key, target in inventory.bad_links:
+        problems.append(unfollowed_link(node.path, key, target))
+    for key, what in inventory.no_files:
+        problems.append(
+            refusal(
+                "chunk",
+                "an entry in the place of a chunk is not a file",
+                node=node.path,
+                key=key,
+                found=what,
+                expected="a regular file, or nothing",
+                advice="Restore the chunk, remove the entry, or exclude the array.",
+            )
+        )
+    return problems
 
 
 def object_problem(path: str, storage: Storage, source: Layout, inventory: Inventory) -> Problem | None:
