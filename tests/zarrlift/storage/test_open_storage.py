@@ -153,8 +153,8 @@ def test_a_file_that_is_no_archive_is_called_what_it_is(tmp_path, content, said)
 @pytest.mark.parametrize(
     ("given", "advice"),
     [
-        ("ocaen.zarr", "Did you mean {0}/ocean.zarr?"),
-        ("oceans.zarr/sst", "Did you mean {0}/ocean.zarr?"),
+        ("ocaen.zarr", "Did you mean {1}?"),
+        ("oceans.zarr/sst", "Did you mean {1}?"),
         ("else", "Check the path: {} has no 'else'."),
         ("s3:/bucket/a.zarr", "A URL has two slashes: s3://bucket/a.zarr"),
     ],
@@ -164,7 +164,7 @@ def test_a_path_with_nothing_there_may_be_misspelt(tmp_path, monkeypatch, given,
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="no such file or directory") as told:
         open_storage(given)
-    assert told.value.problem.advice == (advice and advice.format(tmp_path))
+    assert told.value.problem.advice == (advice and advice.format(tmp_path, tmp_path / "ocean.zarr"))
 
 
 @pytest.mark.parametrize("function", [zarrlift.plan, zarrlift.migrate], ids=["plan", "migrate"])
