@@ -184,7 +184,7 @@ def test_a_job_that_cannot_be_kept_says_where_else_it_may_lie(source: Path, tmp_
     (tmp_path / "file").write_text("no directory")
     with pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="--job") as caught:
         zarrlift.migrate(source, tmp_path / "out.zarr", job=tmp_path / "file/my.job")
-    assert caught.value.problem.found == os.strerror(errno.EEXIST)
+    assert "exists" in caught.value.problem.found
     assert not (tmp_path / "out.zarr").exists()
 
 
@@ -389,7 +389,7 @@ def test_a_batch_raises_for_its_archives(tmp_path):
     small(tmp_path / "in" / "good"), small(tmp_path / "in" / "bad", damaged=True)
     recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:1"))
     batch = zarrlift.batch(str(tmp_path / "in" / "*"), to=str(tmp_path / "out/{relative}"), recipe=recipe)
-    with pytest.raises(JobError, match=r"1 failed, 1 done; in/bad: .*key '7'"):
+    with pytest.raises(JobError, match=r"1 failed, 1 done; .*bad: .*key '7'"):
         batch.outcome.raise_for_problems()
 
 
