@@ -221,6 +221,8 @@ def _byte_of(fd: int) -> tuple[Any, ...]:
 
 def _started(pid: int) -> str | None:
     """The start of a running process, "" if no process has this id, None if it cannot be observed."""
+    if pid >> 32:
+        return None  # no id of this system
     handle = _kernel.OpenProcess(_QUERY, False, pid)
     if not handle:
         return "" if ctypes.get_last_error() == _NO_PROCESS else None
