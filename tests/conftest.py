@@ -25,6 +25,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -71,12 +72,18 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return any(name in row.get("modules", ()) for row in LACKING) or None
 
 
+def names_in(code: CodeType) -> set[str]:
+    """The names that a function uses, and those within it."""
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return {*code.co_names}.union(*map(names_in, inner))
+
+
 def source_of(function: Any, seen: set[Any]) -> str:
     """The source of a test or fixture, of the tests' functions that it names, and texts such as scripts."""
     text = ""
     with suppress(OSError):  # of a function that a test compiles
         text = inspect.getsource(function)
-    for name in {*re.findall(r"\w+", text)} & function.__globals__.keys():
+    for name in names_in(function.__code__) & function.__globals__.keys():
         thing = function.__globals__[name]
         if isinstance(thing, str):
             text += thing
