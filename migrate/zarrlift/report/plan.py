@@ -177,10 +177,10 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
     head = f"{name}: {count}, {b.ROUTES.get(name, '')}{safe(reason)}"
     yield b.Section(title=head, heads_text=True, folded=True)
     form = _form(first)
-    every = {id(each): each for each in map(_form, group)}.values()
-    own = [part for part in _COMMON if name == "pass" or len({getattr(each, part) for each in every}) > 1]
-    both = (first.source, first.destination)
-    whole_shards = _shards(both, lambda shards: str(shards).removeprefix("shards of "))
+    forms = set(map(_form, group))
+    own = [part for part in _COMMON if name == "pass" or len({getattr(each, part) for each in forms}) > 1]
+    layouts = (first.source, first.destination)
+    whole_shards = _shards(layouts, lambda shards: str(shards).removeprefix("shards of "))
     yield b.Pairs(
         (
             ("codecs", "" if "codecs" in own else form.codecs),
