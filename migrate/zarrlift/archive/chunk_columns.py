@@ -98,8 +98,8 @@ class ChunkColumns:
         return indexes, sizes, versions
 
     def _sorted_rest(self) -> Columns:
-        indexes = np.array(self._indexes, np.int64)
-        sizes, versions = np.array(self._sizes, np.int64), np.array(self._versions, np.int64)
+        columns = self._indexes, self._sizes, self._versions
+        indexes, sizes, versions = [np.frombuffer(column, np.int64) for column in columns]
         if len(indexes) < 2 or (indexes[1:] >= indexes[:-1]).all():
             return indexes, sizes, versions
         order = np.argsort(indexes, kind="stable")
@@ -112,7 +112,7 @@ class ChunkColumns:
             for column in self._sorted_rest():
                 self._file.write(column.tobytes())
         self._runs.append(len(self._indexes))
-        del self._indexes[:], self._sizes[:], self._versions[:]
+        self._indexes, self._sizes, self._versions = array("q"), array("q"), array("q")
 
     def _mapped(self) -> Iterator[Indexes]:
         assert self._file is not None

@@ -32,6 +32,8 @@ Indexes: TypeAlias = npt.NDArray[np.int64]
 Weights: TypeAlias = npt.NDArray[np.float64]
 """Numbers of bytes, which may exceed 2^63 for a layout of which nothing is stored."""
 
+_BLOCK: Final = 1 << 20
+"""Rows of which a digest is made at a time."""
 UNLISTED: Final = "unlisted"
 """Fingerprint for a store that cannot list."""
 _MAX_CHUNKS: Final = 2**63 - 1
@@ -171,7 +173,8 @@ def fingerprint_of(indexes: Indexes, sizes: Indexes | None, versions: Indexes | 
     digest = hashlib.blake2b(digest_size=16)
     for column in (indexes, sizes, versions):
         if column is not None:
-            digest.update(column.view(np.uint8).data)  # of a view: an array keeps what its `data` needs
+            for start in range(0, len(column), _BLOCK):
+                digest.update(column[start : start + _BLOCK].tobytes())
     return digest.hexdigest()
 
 

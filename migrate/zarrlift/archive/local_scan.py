@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
 from math import prod
-from typing import Final
+from typing import Final, final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
 from ..core.format_table import DOCUMENT_NAMES
 from ..core.grid.chunk_keys import ChunkKeys, DraftKeys, N5Keys
 from ..core.grid.pattern_keys import PatternKeys
+from ..core.identity_cache import IdentityCache
 from ..storage.base import CLAIM, Storage
 from ..storage.local.files import storage_error
 from ..storage.local.own_names import is_own
@@ -25,6 +26,9 @@ from .nodes import Layout
 
 _BATCH: Final = 4096
 """Number of entries of a directory that are interpreted together."""
+_FEW: Final = 16
+"""Number of names in a directory up to which they are looked up among those of earlier ones."""
+_MAX_KNOWN: Final = 1 << 10
 _MAX_NAMED_UNCLAIMED: Final = 5
 _NO_FILES_NAMED: Final = 20
 
@@ -74,6 +78,36 @@ def scan(
     return _Scan(storage, path, layout, children, follow_links, names_only, ChunkScan(collect)).found
 
 
+@final
+class _Names:
+    """How names below an array are read, which is the same for all arrays of one layout."""
+
+    def __init__(self, layout: Layout) -> None:
+        keys, ndim = layout.keys, len(layout.shape)
+        self.layout = layout
+        self.objects = layout.objects
+        self.any = isinstance(keys, PatternKeys)
+        self.nested = keys.depth(ndim) > 1 and not self.any
+        self.head, self.lead = _head(keys) if self.nested else ("", "")
+        self.axes = _axes(keys, ndim)
+        self._known: dict[str, int] = {}
+
+    def indexes(self, names: list[str]) -> list[int]:
+        """The linear index of the chunk of each name, or NO_CHUNK."""
+        if len(names) > _FEW:
+            return listed_indexes(names, self.layout.keys, self.objects)
+        try:
+            return [self._known[name] for name in names]  # as in the array before
+        except KeyError:
+            indexes = listed_indexes(names, self.layout.keys, self.objects)
+        if len(self._known) < _MAX_KNOWN:
+            self._known.update(zip(names, indexes, strict=True))
+        return indexes
+
+
+_names_of: Final = IdentityCache(_Names)
+
+
 class _Scan:
     def __init__(
         self,
@@ -88,24 +122,20 @@ class _Scan:
         self.storage = storage
         self.node = path
         self.prefix = layout.prefix(path)
-        self.counts = layout.objects.counts
+        self.names = names = _names_of(layout)
         self.passed_over = DOCUMENT_NAMES | children if children else DOCUMENT_NAMES
         self.follow_links = follow_links
         self.found = found
         self.found.sized = self.found.versioned = not names_only
-        ndim = len(layout.shape)
-        self.layout = layout
-        nested = layout.keys.depth(ndim) > 1 and not isinstance(layout.keys, PatternKeys)
-        head, self.lead = _head(layout.keys) if nested else ("", "")
-        self.axes = _axes(layout.keys, ndim)
-        directory = storage.path((self.prefix + head).rstrip("/"))
+        place = (self.prefix + names.head).rstrip("/")
+        directory = storage.path(place)
         if names_only:
-            storage.refuse_links((self.prefix + head).rstrip("/"))
+            storage.refuse_links(place)
         try:
-            if isinstance(layout.keys, PatternKeys):
+            if names.any:
                 self._any(directory, "")
-            elif nested:
-                self._deep(directory, 0, 0, head)
+            elif names.nested:
+                self._deep(directory, 0, 0, names.head)
             else:
                 self._flat(directory)
         except OSError as error:
@@ -120,7 +150,7 @@ class _Scan:
             while some := list(islice(every, _BATCH)):
                 batch = [entry for entry in some if entry.name not in self.passed_over]
                 names = [entry.name for entry in batch]
-                indexes = listed_indexes(names, self.layout.keys, self.layout.objects)
+                indexes = self.names.indexes(names)
                 for entry, index in zip(batch, indexes, strict=True):
                     if index == NO_CHUNK:
                         self.found.unclaimed_name(entry.name)
@@ -132,10 +162,10 @@ class _Scan:
 
         `base` is the linear index of the coordinates in the levels above.
         """
-        axis = self.axes[level]
-        count, stride = self.counts[axis], prod(self.counts[axis + 1 :])
-        last = level == len(self.axes) - 1
-        lead = "" if level else self.lead
+        axes, counts = self.names.axes, self.names.objects.counts
+        count, stride = counts[axes[level]], prod(counts[axes[level] + 1 :])
+        last = level == len(axes) - 1
+        lead = "" if level else self.names.lead
         # Most entries are files of which only the name is needed.
         names_only, present = last and not self.found.sized, array("q")
         with os.scandir(directory) as entries:
@@ -163,7 +193,7 @@ class _Scan:
             while some := list(islice(every, _BATCH)):
                 batch = [entry for entry in some if prefix or not self._is_of_others(entry.name)]
                 names = [prefix + entry.name for entry in batch]
-                indexes = listed_indexes(names, self.layout.keys, self.layout.objects)
+                indexes = self.names.indexes(names)
                 for entry, name, index in zip(batch, names, indexes, strict=True):
                     if entry.is_symlink() and self._leads_away(entry, name):
                         continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Final, TypeAlias
 
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError
@@ -78,6 +79,11 @@ class _Conversion:
     def head(self) -> JSONObject:
         """The result's `zarr.json` without attributes."""
         return array_head(self.destination)
+
+    @cached_property
+    def decoded_bytes(self) -> int:
+        """The size in bytes of a decoded object of the source; an estimate for variable length."""
+        return prod(self.source.object_shape) * self.source.item_bytes
 
     @cached_property
     def exact_size(self) -> int | None:
@@ -362,7 +368,7 @@ class ArrayPlanner:
             from .n5_checks import n5_problems  # most archives have no such blocks
 
             problems.extend(n5_problems(path, storage, source, inventory, stays=stays))
-        for name, large in size_problems(source, inventory):
+        for name, large in size_problems(source, inventory, conversion.decoded_bytes):
             problems.append(large.at(node=path, key=source.prefix(path) + name))
         if problems:
             return problems

@@ -215,14 +215,14 @@ def damage_problem(
     return None
 
 
-def size_problems(source: Layout, inventory: Inventory) -> Iterator[tuple[str, Problem]]:
-    """(name below the array's prefix, refusal) of the first objects larger than a chunk can be."""
+def size_problems(source: Layout, inventory: Inventory, decoded_bytes: int) -> Iterator[tuple[str, Problem]]:
+    """(name below the array's prefix, refusal) of the first objects larger than a chunk can be.
+
+    `decoded_bytes` is the size of a decoded object; no codec's limit is below it.
+    """
     total, sizes = inventory.total_bytes, inventory.sizes
-    if total is None or sizes is None:
+    if total is None or sizes is None or total <= decoded_bytes or int(sizes.max()) <= decoded_bytes:
         return
-    decoded = prod(source.object_shape) * source.item_bytes
-    if total <= decoded or int(sizes.max()) <= decoded:
-        return  # no codec's limit is below the decoded size
     bound = object_bound(source)
     for place in np.flatnonzero(sizes > bound.most)[:_MAX_NAMED].tolist():
         name = source.keys.key(source.objects.coordinates(int(inventory.indexes[place])))

@@ -85,7 +85,8 @@ def work_of(
     if decoded or (not (route.copies or route.name == "reframe") and not _compresses(destination)):
         written = prod(destination.object_shape if blocks is None else blocks.shape) * destination.item_bytes
     if blocks is None:
-        bounds = task_bounds(inventory, prod(source.object_shape) * source.item_bytes, written)
+        implied = 0 if inventory.sizes is not None else prod(source.object_shape) * source.item_bytes
+        bounds = task_bounds(inventory, implied, written)
     else:
         held = Grid(source.shape, blocks.decoded_once)
         reads, times = int(touches(indexes, source.objects, held).sum()), blocks.times_read

@@ -101,22 +101,24 @@ def _misread(layout: Layout) -> Iterator[Problem]:
             )
 
 
-def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator[Problem]:
+def reader_problems(document: JSONObject, contents: Iterable[bytes]) -> list[Problem]:
     """Warnings about a node's new document; `contents` are the legacy documents from which it was made."""
-    names = [name for name in document.get("dimension_names") or () if name is not None]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        yield warning(
-            "readers",
-            f"{_unable(ONE_TWICE)} cannot read the result: a dimension name is used twice",
-            found=excerpt(twice),
-            expected="each name once",
-            advice="Correct the names, or use --conventions none to leave them among the attributes.",
+    problems = []
+    names = document.get("dimension_names")
+    if names and (twice := sorted({name for name in names if name and names.count(name) > 1})):
+        problems.append(
+            warning(
+                "readers",
+                f"{_unable(ONE_TWICE)} cannot read the result: a dimension name is used twice",
+                found=excerpt(twice),
+                expected="each name once",
+                advice="Correct the names, or use --conventions none to leave them among the attributes.",
+            )
         )
-    if any(_ESCAPE.search(content) for content in contents):
-        place = _half_a_pair(document.get("attributes"), "attributes")
-        if place is not None:
-            yield warning(
+    escaped = any(map(_ESCAPE.search, contents))
+    if escaped and (place := _half_a_pair(document.get("attributes"), "attributes")) is not None:
+        problems.append(
+            warning(
                 "readers",
                 f"{_unable(HALF_A_PAIR)} cannot read the result: "
                 "an attribute has text with half of a surrogate pair",
@@ -124,6 +126,8 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
                 expected="text that UTF-8 can hold",
                 advice="Correct the attribute.",
             )
+        )
+    return problems
 
 
 def _unable(feature: str) -> str:
