@@ -138,5 +138,10 @@ def test_paths_may_be_long(tmp_path: Path) -> None:
     system.remove_tree(path)
 
 
+def test_all_processes_see_the_same_boot() -> None:
+    with running("from zarrstack.system.this import system; print(system.boot())") as process:
+        assert process.said == [system.boot()] != []
+
+
 def test_the_machine_has_memory() -> None:
     assert (system.memory() or 0) > 1 << 28

@@ -124,7 +124,7 @@ class Posix:
         return "" if number >> 40 & 1 else f"{number:012x}"  # a number drawn at random has this bit
 
     def boot(self) -> str:
-        """The kernel's random id of the current boot; "" if unavailable."""
+        """An id of the current boot; "" if unavailable."""
         return ""
 
     def namespace(self) -> str:

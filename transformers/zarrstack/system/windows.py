@@ -39,6 +39,8 @@ _LOOKS: Final = 5
 """Attempts at a lock, which another process may have for a moment to see whether it is free."""
 _QUERY, _TIE, _NO_PROCESS, _RUNNING = 0x1000, 0x101, 87, 259
 """Rights to observe a process and to put it into a job; the error without one; the code of a running one."""
+_TIME_OF_DAY = 3
+"""SystemTimeOfDayInformation: the start of the kernel at its byte 0, corrections of that at byte 32."""
 _LIMITS, _KILL_ON_CLOSE = 9, 0x2000
 """JobObjectExtendedLimitInformation, and its flag: processes end with the last handle of their job."""
 _kernel: Final = ctypes.WinDLL("kernel32", use_last_error=True)
@@ -139,10 +141,16 @@ class Windows:
         return "" if number >> 40 & 1 else f"{number:012x}"  # a number drawn at random has this bit
 
     def boot(self) -> str:
-        """Not known."""
-        return ""
+        """When the kernel was started, by the clock of that moment."""
+        answer = ctypes.create_string_buffer(48)
+        if ctypes.WinDLL("ntdll").NtQuerySystemInformation(_TIME_OF_DAY, answer, len(answer), None):
+            return ""
+        start, corrections = struct.unpack_from("@q24xq", answer)  # those of the clock change both
+        return f"{start - corrections:x}"
 
-    namespace = boot
+    def namespace(self) -> str:
+        """There is one."""
+        return ""
 
     def keep_freed_memory(self) -> None:
         """Nothing is to be set."""

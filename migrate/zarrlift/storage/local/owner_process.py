@@ -26,7 +26,7 @@ class OwnerProcess(FieldsAsJSON):
     hosts with the same name; "" if there is none.
     """
     boot: str
-    """The kernel's random id of the current boot; "" if unavailable."""
+    """An id of the current boot; "" if unavailable."""
     namespace: str
     """The namespace of process ids: containers on one host may use equal ids."""
     pid: int
