@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from fnmatch import fnmatchcase
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Unpack
@@ -84,7 +84,7 @@ class Batch:
         if only is not None:
             folder = str(path.parent)
             names = [(row, row.name, stored(row.destination, folder)) for row in rows]
-            rows = [row for row, *texts in names if any(fnmatchcase(text, only) for text in texts)]
+            rows = [row for row, *texts in names if any(fnmatch(text, only) for text in texts)]
             if not rows:
                 raise UsageError("no archive of the list matches", found=only, key=str(path))
         self._rows = rows
@@ -312,15 +312,15 @@ def list_path(places: Sequence[str], to: str | None, given: PathText | None) -> 
                 key="list",
             )
         return Path(os.path.abspath(os.path.expanduser(given)))
-    base = to if to is not None or not places else places[0]
-    refuse_secrets(base or "", "destination")
+    base = (to if to is not None or not places else places[0]) or ""
+    refuse_secrets(base, "destination")
     constant: list[str] = []
-    for part in (base or "").rstrip("/").split("/"):
+    for part in (base if is_url(base) else Path(base).as_posix()).rstrip("/").split("/"):
         if any(mark in part for mark in "{*?["):
             break
         constant.append(part)
     named = bool(constant) and constant[-1] not in ("", ".", "..")
-    if is_url(base or ""):
+    if is_url(base):
         return Path.cwd() / with_suffix(constant[-1] if named else "batch", LIST_SUFFIX)
     folder = Path(os.path.abspath(os.path.expanduser("/".join(constant) or ".")))
     return sibling(folder, LIST_SUFFIX) if named else folder / f"batch{LIST_SUFFIX}"

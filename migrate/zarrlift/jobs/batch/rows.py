@@ -138,11 +138,12 @@ def new_row(
 
 
 def stored(place: str, folder: str) -> str:
-    """A place as a list in a folder names it: relative to the folder, if it is inside."""
+    """A place as a list in a folder names it on all systems: relative to the folder, if it is inside."""
     path = local_path(place)
     inside = None if path is None else _below(path, folder)
     if inside is None:
         return place
+    inside = inside.replace(os.sep, "/")
     return inside if path == place else with_local_path(place, RELATIVE + inside)
 
 
@@ -185,7 +186,7 @@ def find_archives(
     for place in places:
         for source, below in _found(place, request, storage_options):
             number = len(rows) + 1
-            relative = below or source.rstrip("/").rpartition("/")[2]
+            relative = below or _place(source).rpartition("/")[2]
             try:
                 goal = source if to is None else _destination(to, relative, number)
             except UsageError as error:
@@ -320,11 +321,11 @@ def conflicts(rows: Sequence[BatchRow], name: Callable[[BatchRow], str]) -> Iter
 
 
 def _place(text: str) -> str:
-    """A place in a form in which equal places are equal."""
+    """A place in a form in which equal places are equal, with slashes."""
     if is_url(text):
         return text.rstrip("/")
     folder, name = os.path.split(text)
-    return os.path.join(_real(folder), name)
+    return os.path.join(_real(folder), name).replace(os.sep, "/")
 
 
 def _above(place: str) -> Iterator[str]:
