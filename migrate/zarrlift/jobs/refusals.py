@@ -18,6 +18,7 @@ from typing import Final
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.paths import parents
+from zarrstack.system.this import system
 
 from ..archive.nodes import Archive, GroupNode
 from ..core.problems import command
@@ -90,7 +91,7 @@ def require_root(job: Job, place: Storage) -> None:
         return
     folder, target, mount = json.loads(recorded)
     path = place.url
-    is_there = now[0] in (folder, os.path.dirname(os.path.realpath(job.path)))
+    is_there = now[0] in (folder, system.long_path(os.path.dirname(os.path.realpath(job.path))))
     if is_there and (now[1] == target or not_yet_aside(job, place)):
         run = last_run(job)
         if run is None or (run.moving is None and run.number == 1) or os.path.lexists(path):

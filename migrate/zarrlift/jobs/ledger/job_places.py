@@ -36,7 +36,7 @@ SUFFIX: Final = ".zarrlift.db"
 """Of the file of a job beside its result."""
 _FILE_URL: Final = re.compile(r"(?P<scheme>file|local)://(?P<path>/(?:[A-Za-z]:)?[^:]*)")
 _CHAINED: Final = re.compile(r"zip::(?P<place>.+)", re.DOTALL)
-_ICECHUNK: Final = re.compile(r"icechunk://(?P<path>/.*)", re.DOTALL)
+_ICECHUNK: Final = re.compile(r"icechunk://(?P<path>(?:/|[A-Za-z]:\\|\\\\).*)", re.DOTALL)
 
 
 class Source(NamedTuple):
@@ -80,7 +80,7 @@ def to_record(header: JSONObject, source_place: str, file: Path) -> tuple[JSONOb
     relative = None
     if local is not None and not header["in_place"]:
         with suppress(ValueError):  # on another drive of Windows
-            relative = os.path.relpath(_real(local), os.path.dirname(_real(file)))
+            relative = os.path.relpath(_real(local), os.path.dirname(_real(file))).replace(os.sep, "/")
     notes = {
         "beside": _digest(file) if beside else None,
         "home": None if beside else _real(file),

@@ -83,8 +83,9 @@ class IcechunkPlace:
     @property
     def parent(self) -> str:
         """The directory or prefix that the repository is in, as a place of its own."""
-        above = self.prefix.rpartition("/")[0]
-        return f"s3://{self.bucket}/{above}".rstrip("/") if self.bucket else above or "/"
+        if not self.bucket:
+            return os.path.dirname(self.prefix)
+        return f"s3://{self.bucket}/{self.prefix.rpartition('/')[0]}".rstrip("/")
 
     def exists(self) -> bool:
         """Whether there is a repository; StorageError if that cannot be read."""

@@ -7,6 +7,7 @@ since, and `publish` moves `main`, which readers see. docs/design/0021 has the r
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -136,7 +137,7 @@ class IcechunkStorage(SessionStorage):
         return None if self._place is None else self._place.beside
 
     def claim_place(self) -> tuple[Storage, str]:
-        name = "" if self._place is None else self._place.prefix.rpartition("/")[2]
+        name = "" if self._place is None else os.path.basename(self._place.prefix)
         return self._parent, name + BESIDE
 
     # ----- the job's branch
