@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -45,6 +47,15 @@ def stopping(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(owner, name, stop)
         yield
+
+
+def pasted(command: str) -> list[str]:
+    """The words of a printed command, as a program of this system gets them from a shell."""
+    if sys.platform != "win32":
+        return shlex.split(command)
+    split, count = ctypes.WinDLL("shell32").CommandLineToArgvW, ctypes.c_int()
+    split.argtypes, split.restype = [ctypes.c_wchar_p, ctypes.c_void_p], ctypes.POINTER(ctypes.c_wchar_p)
+    return split(f"zarrlift {command}", ctypes.byref(count))[1 : count.value]
 
 
 class Killed(BaseException):

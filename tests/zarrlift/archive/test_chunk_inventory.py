@@ -212,7 +212,7 @@ def write(chunk: Path, value: int, modified_ns: int) -> None:
         (NOW, [1.52]),
         (NOW - SECOND, [0.52, 1.0]),
         (NOW - 2 * SECOND, []),
-        (NOW + 1, []),
+        (NOW + 100, []),
         (NOW + 9 * SECOND, []),
     ],
     ids=["this second", "the second before", "FAT's last step", "a finer time", "the future"],

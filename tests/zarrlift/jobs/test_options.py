@@ -183,7 +183,7 @@ def test_every_command_that_is_advised_holds_them(
     (source / "g/recode/3").write_bytes(b"no chunk")
     options = ["--storage-options", "dst:key=AKIAEXAMPLE", "--storage-options", "dst:anon=true"]
     assert main(["migrate", str(source), place, *options, "--job", "j.db"]) == 1
-    needed = "j.db --storage-options 'dst:key=<key>' --storage-options dst:anon=true"
+    needed = f"j.db --storage-options {quoted('dst:key=<key>')} --storage-options {quoted('dst:anon=true')}"
     assert needed in capsys.readouterr().out
     status = zarrlift.status("j.db")
     assert needed in list(printed(report_status.blocks(status), Page(width=300)))[-1]
@@ -191,7 +191,7 @@ def test_every_command_that_is_advised_holds_them(
     outcome = zarrlift.resume("j.db", dest_storage_options={"anon": False})
     assert outcome.options == ("--storage-options", "dst:anon=false"), "those that were given last"
     *_, last = printed(report_outcome.blocks(outcome), Page(width=300))
-    assert last.endswith("j.db --storage-options dst:anon=false")
+    assert last.endswith(f"j.db --storage-options {quoted('dst:anon=false')}")
 
 
 def test_an_interruption_names_them_too(

@@ -25,13 +25,14 @@ import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.jobs.branch import NoBranch
 from zarrlift.storage.local.storage import LocalStorage
+from zarrstack.system.this import system
 
 
 class Steps:
     """Calls `look(kind, key, content)` before each change below a directory: "appears" or "goes"."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
-        self.root = root
+        self.root = Path(system.long_path(str(root)))
         self.look: Callable[[str, str, bytes], None] = lambda *_: None
         self.seen: list[tuple[str, str]] = []
         self.wrong: list[str] = []
