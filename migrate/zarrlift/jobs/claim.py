@@ -31,7 +31,7 @@ from ..storage.local.own_names import with_suffix
 from ..storage.local.owner_process import OwnerProcess
 from ..storage.local.partial_files import sweep_partial
 from ..storage.local.storage import LocalStorage
-from ..storage.open_storage import is_url
+from ..storage.open_storage import is_url, place_below
 from .ledger.database import HeldError
 from .ledger.ledger import Job
 from .outcome import Outcome
@@ -148,7 +148,7 @@ class _Place:
 
     @property
     def shown(self) -> str:
-        return f"{self.storage.url}/{self.key}"
+        return place_below(self.storage.url, self.key)
 
     def read(self) -> bytes | None:
         """The stored claim, if any; waits for a claim that is being written."""

@@ -66,8 +66,8 @@ def with_local_path(place: str, path: str) -> str:
     if _ICECHUNK.fullmatch(place):
         return f"icechunk://{path}"
     if (url := _FILE_URL.fullmatch(place)) is not None:
-        path = path.replace(os.sep, "/")
-        path = quote(path) if url["scheme"] == "file" else path
+        drive, path = os.path.splitdrive(path.replace(os.sep, "/"))
+        path = drive + (quote(path) if url["scheme"] == "file" else path)
         return f"{url['scheme']}://{path if path.startswith('/') else f'/{path}'}"
     return path
 

@@ -315,7 +315,7 @@ def write_job_page(status: Status, html: str, path: Path, places: Mapping[str, A
 def job_page(status: Status, pictures: Pictures) -> str:
     """The page on what a job did to one archive."""
     before = (b.Section(title="Pictures", on="pages"), pictures)
-    name = status.source.rstrip("/").rpartition("/")[2] or status.source
+    name = os.path.basename(status.source.rstrip("/")) or status.source
     return page(report_status.blocks(status, verbose=True, before=before), title=name)
 
 
