@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -56,6 +57,14 @@ def pasted(command: str) -> list[str]:
     split, count = ctypes.WinDLL("shell32").CommandLineToArgvW, ctypes.c_int()
     split.argtypes, split.restype = [ctypes.c_wchar_p, ctypes.c_void_p], ctypes.POINTER(ctypes.c_wchar_p)
     return split(f"zarrlift {command}", ctypes.byref(count))[1 : count.value]
+
+
+def ctrl_c() -> None:
+    """Ctrl-C in this process, from any of its threads."""
+    if sys.platform == "win32":  # whose `os.kill` ends processes
+        signal.raise_signal(signal.SIGINT)
+    else:
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 class Killed(BaseException):

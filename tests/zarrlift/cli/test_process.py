@@ -245,7 +245,7 @@ import os, signal, sys
 from zarrlift import cli
 from zarrlift.cli.session import Session
 def run(*_):
-    os.kill(os.getpid(), signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
 Session.run = run
 cli.entry()
 """
@@ -263,7 +263,7 @@ class Numpy:
     def find_spec(self, name, *_):
         if name == "numpy":
             try:
-                os.kill(os.getpid(), signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
             except KeyboardInterrupt:  # as in C
                 raise ImportError("PyCapsule_Import could not import module datetime")
 sys.meta_path.insert(0, Numpy())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.job_archives import tree
+from tests.support.job_processes import ctrl_c
 from zarr.storage import MemoryStore
 
 import zarrlift
@@ -41,7 +41,7 @@ class NeverEnough(Clock):
         if self._left > 0:
             return  # how many wait at the same time depends on the machine
         if self._left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
+            ctrl_c()
         await asyncio.Event().wait()
 
 

@@ -3,7 +3,7 @@
 Each file is planned, migrated, inspected and verified in a process apart, in which an audit
 hook writes down every name that a pickle looks up and every program that is started (Python's
 `pickle.find_class`, `os.system`, ...; https://docs.python.org/3/library/audit_events.html). The tripwire is
-a file that the pickles would make.
+a file or folder that the pickles would make.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Trip:
             return open, (str(self.tripwire), "w")
         if self.how == "eval":
             return eval, (f"open({str(self.tripwire)!r}, 'w')",)
-        return os.system, (f"touch {self.tripwire}",)
+        return os.system, (f"mkdir {self.tripwire}",)  # which all shells have
 
 
 def one(item: Any) -> bytes:
