@@ -27,6 +27,7 @@ from zarrlift.cli.names import SUMMARIES, below
 from zarrlift.cli.options import by_place, words_of
 from zarrlift.cli.suggestions import COMPLETE, candidates
 from zarrlift.core.chain.chain import Chain
+from zarrlift.core.problems import command
 from zarrlift.errors import JobError
 from zarrlift.recipe.parsing import parse_codecs
 from zarrstack.core.errors import ChunkError, UsageError
@@ -177,9 +178,8 @@ def test_an_interruption_says_how_to_go_on(fakes, capsys):
     fakes["migrate"].answer = KeyboardInterrupt()
     fakes["status"].answer = replace(examples.STATUS, job="/tmp/my job.db")
     assert main(["migrate", "old.zarr", "new.zarr"]) == 130
-    assert (
-        capsys.readouterr().err == "zarrlift: interrupted. Continue with: zarrlift resume '/tmp/my job.db'\n"
-    )
+    again = command("resume", "/tmp/my job.db")
+    assert capsys.readouterr().err == f"zarrlift: interrupted. Continue with: {again}\n"
     assert fakes["status"].args == ("new.zarr",)
 
 

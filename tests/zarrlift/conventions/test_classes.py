@@ -157,7 +157,7 @@ def test_a_plan_and_its_json_name_it(source) -> None:
 
 
 def test_the_page_shows_the_class() -> None:
-    assert f"\n--8<--\n{EXAMPLE.relative_to(ROOT)}\n--8<--\n```\n" in PAGE.read_text()
+    assert f"\n--8<--\n{EXAMPLE.relative_to(ROOT).as_posix()}\n--8<--\n```\n" in PAGE.read_text()
 
 
 def test_the_class_of_the_page_names_dimensions(source, tmp_path, monkeypatch) -> None:

@@ -222,7 +222,8 @@ class _Reading:
             path = local_path(text)
             if path is None or not path.startswith(RELATIVE):
                 return text
-            return with_local_path(text, os.path.join(self._folder, path.removeprefix(RELATIVE)))
+            path = os.path.normpath(os.path.join(self._folder, path.removeprefix(RELATIVE)))
+            return with_local_path(text, path)
         refuse_mistyped(text)
         return os.path.normpath(os.path.join(self._folder, os.path.expanduser(text)))
 

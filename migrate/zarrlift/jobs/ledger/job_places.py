@@ -56,7 +56,8 @@ def local_path(place: str) -> str | None:
         return repository["path"]
     if _FILE_URL.fullmatch(place):
         return path_of_url(place)
-    return place if os.path.isabs(place) and not is_url(place) else None
+    is_absolute = os.path.isabs(place) or place.startswith("/")
+    return place if is_absolute and not is_url(place) else None
 
 
 def with_local_path(place: str, path: str) -> str:

@@ -273,27 +273,20 @@ def test_the_list_is_next_to_the_results(to: str, path: str, old: Path) -> None:
     assert made.path == Path(f"{path}.zarrlift.jsonl").absolute()
 
 
+@pytest.mark.parametrize(("folder", "later"), [("f", "moved"), ("elsewhere", "elsewhere")])
 @pytest.mark.parametrize(
-    "place",
-    [
-        "/f/v3/a.zarr",
-        "file:///f/v3/a%20b.zarr",
-        "zip::/f/a.zarr.zip",
-        "zip::file:///f/a.zarr.zip",
-        "icechunk:///f/repository",
-        "/g/a.zarr",
-        "file:///g/a.zarr",
-        "s3://bucket/f/a.zarr",
-    ],
+    "place", ["{}", "{url}", "zip::{}.zip", "zip::{url}.zip", "icechunk://{}", "s3://bucket/f/a.zarr"]
 )
-def test_places_in_the_folder_of_a_list_are_relative_to_it(place: str, tmp_path: Path) -> None:
-    folders = [tmp_path / "f", tmp_path / "h"]
-    here = place.replace("/f/", f"{folders[0]}/") if "bucket" not in place else place
-    row = new_row(1, "x", str(tmp_path / "x.zarr"), here, RowRequest(), folders[0])
-    write_list(folders[0] / "l.jsonl", [row])
-    assert read_list(folders[0] / "l.jsonl")[0].destination == here
-    folders[0].rename(folders[1])
-    assert read_list(folders[1] / "l.jsonl")[0].destination == here.replace(*map(str, folders))
+def test_places_in_the_folder_of_a_list_are_relative_to_it(
+    place: str, folder: str, later: str, tmp_path: Path
+) -> None:
+    paths = (tmp_path / name / "a b.zarr" for name in (folder, later))
+    here, there = (place.format(path, url=path.as_uri()) for path in paths)
+    row = new_row(1, "x", str(tmp_path / "x.zarr"), here, RowRequest(), tmp_path / "f")
+    write_list(tmp_path / "f/l.jsonl", [row])
+    assert read_list(tmp_path / "f/l.jsonl")[0].destination == here
+    (tmp_path / "f").rename(tmp_path / "moved")
+    assert read_list(tmp_path / "moved/l.jsonl")[0].destination == there
 
 
 # Processes that run one list take archives that no other one has claimed, and leave the others to them.
