@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
+
+from zarrstack.system.this import system
+
+T = TypeVar("T")
 
 
 class Stop:
@@ -78,6 +82,16 @@ def check() -> None:
     stop = _heeded.get()
     if stop is not None and stop.is_set():
         raise KeyboardInterrupt
+
+
+def result_of(future: Future[T]) -> T:
+    """The result of a future, unless Ctrl-C comes first, which ends no wait of Windows that has no end."""
+    while True:
+        try:
+            return future.result(timeout=system.longest_wait)
+        except TimeoutError:
+            if future.done():  # perhaps an error of the work
+                return future.result()
 
 
 class Threads(ThreadPoolExecutor):

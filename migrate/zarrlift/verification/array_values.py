@@ -31,6 +31,7 @@ from ..core.grid.overlap import Region, intersection, relative, touched, within
 from ..core.problems import refusal, warning
 from ..recipe.recipe import ValueOptions
 from ..storage.base import Storage
+from ..storage.giving_up import result_of
 from .documents import VARIABLE, fill_of
 from .sides import (
     Compared,
@@ -321,9 +322,9 @@ class ArrayValues:
         for batch in self._batches(regions, most):
             waiting.append(pool.submit(self.compare, batch))
             if len(waiting) >= threads + (threads == _size(pool)):
-                yield waiting.popleft().result()
+                yield result_of(waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
+            yield result_of(waiting.popleft())
 
     def compare(self, batch: Sequence[Region]) -> Compared:
         """Compare a batch; our decoder comes first, because it is bounded and may refuse a payload."""

@@ -316,7 +316,8 @@ def test_a_chunk_is_read_as_it_was_listed_or_its_array_fails(
     with monkeypatch.context() as patched:
         patched.setattr(Worker, "run", late)
         outcome = zarrlift.migrate(kind.place, tmp_path / "out.zarr", recipe=made, verify="none")
-    assert {(problem.kind, problem.key) for problem in outcome.problems} == {("source-changed", CHUNK)}
+    key = CHUNK if open_storage(kind.place).tells_versions else None  # the array, before it is published
+    assert {(problem.kind, problem.key) for problem in outcome.problems} == {("source-changed", key)}
     assert not (tmp_path / "out.zarr/h/rewrite/zarr.json").exists()
     assert zarrlift.resume(tmp_path / "out.zarr", source=kind.place).ok
 

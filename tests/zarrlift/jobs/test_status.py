@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import shutil
 import signal
@@ -292,7 +291,7 @@ def test_a_job_that_runs_says_where_and_how_fast(
     asks = Asks(tmp_path / "out.zarr")
     assert zarrlift.migrate(source, tmp_path / "out.zarr", workers=1, progress=asks).ok
     first, *_, last = asks.told
-    assert (first.activity, first.process, first.host) == ("running", os.getpid(), platform.node())
+    assert (first.activity, first.process, first.host) == ("running", os.getpid(), system.host())
     assert first.began is not None
     assert (first.bytes_done, first.rate, first.seconds_left) == (0, None, None), "nothing is recorded yet"
     assert 0 < last.bytes_done < last.bytes_total

@@ -44,7 +44,7 @@ def test_layers_under_the_destination_are_remembered_by_the_job(source: Path, de
     (source / "g/relink/0.0").write_bytes(b"bad")
     assert not zarrlift.migrate(source, destination, dest_through=f"log:{events}").ok
     (source / "g/relink/0.0").write_bytes(good)
-    events.unlink(missing_ok=True)
+    events.write_text("")  # it may still be open
     assert zarrlift.resume(destination).ok
     assert logged("set")
     assert zarrlift.verify(destination.with_name("out.zarr.zarrlift.db"), full=True).ok

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from ..giving_up import result_of
 from .adaptive_concurrency import MAX_REQUESTS
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run the work in the loop and wait for it."""
     future = asyncio.run_coroutine_threadsafe(work, loop())
     try:
-        return future.result()
+        return result_of(future)
     except BaseException:
         # Ctrl-C in the waiting thread: the result is not needed any more.
         future.cancel()
