@@ -233,7 +233,7 @@ def foreign_url(shown: str, protocol: str) -> UsageError:
 
 def not_a_container(shown: str, head: bytes) -> UsageError:
     """The error for a file without an archive inside."""
-    name, advice = known_file(head, shown.rpartition("/")[2])
+    name, advice = known_file(head, os.path.basename(shown))
     return UsageError(
         f"{shown} is {name}, not an archive", expected=None if advice else _WANTED, advice=advice
     )
