@@ -15,6 +15,7 @@ from typing import Final, Unpack
 
 from zarrstack.core.errors import Problem, StorageError, ZarrstackError
 from zarrstack.core.paths import ancestors, join
+from zarrstack.system.this import system
 
 from ..planning.plans import ArrayPlan, Plan, Published
 from ..recipe.keywords import JobPlaceKeywords, PlacesKeywords, TakingOverKeywords
@@ -187,14 +188,15 @@ def _sweep(
     if not is_dir(storage.root):
         return
     unlisted: list[Problem] = []
+    root = system.long_path(str(storage.root))
 
     def relative(place: str) -> str:
-        return os.path.relpath(place, storage.root).replace(os.sep, "/")
+        return os.path.relpath(place, root).replace(os.sep, "/")
 
     def missed(error: OSError) -> None:
         unlisted.append(_kept_directory(relative(error.filename), error.strerror or str(error)))
 
-    for place, _, files in os.walk(storage.root, topdown=False, onerror=missed):
+    for place, _, files in os.walk(root, topdown=False, onerror=missed):
         key = relative(place)
         if key.partition("/")[0] in reported or os.path.islink(place):
             continue  # already reported; or a root that is a link, which the job did not create
