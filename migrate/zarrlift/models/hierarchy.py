@@ -24,6 +24,7 @@ from ..planning.zarr_json import array_document, group_document, strict_attribut
 from ..recipe.options import Format, Reading
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
+from ..storage.local.files import is_directory
 from .model_storage import ModelStorage
 from .zom import (
     MEMBERS,
@@ -174,10 +175,12 @@ def read_file(name: str) -> bytes:
         else:
             with open(name, "rb") as file:
                 content = file.read(MAX_BYTES + 1)
-    except IsADirectoryError:
-        advice = f"Write it with: zarrlift model show {name} > model.json"
-        raise UsageError("a model is a file, and this is a directory", found=name, advice=advice) from None
     except OSError as error:
+        if is_directory(name, error):
+            advice = f"Write it with: zarrlift model show {name} > model.json"
+            raise UsageError(
+                "a model is a file, and this is a directory", found=name, advice=advice
+            ) from None
         raise UsageError(
             "the file cannot be read",
             found=f"{name}: {error.strerror}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -275,7 +276,7 @@ def test_a_zfpy_that_cannot_be_imported_is_named(
     done = subprocess.run(words, env=with_zfpy, capture_output=True, text=True, timeout=120, check=False)
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 1
-    assert "the package zfpy cannot be imported (by zarr and numcodecs)" in said
+    assert re.search(r"the package zfpy cannot be imported \(by (zarr and )?numcodecs\)", said)
     assert "numpy.dtype size changed" in said
     assert "bug in zarrlift" not in said
     assert "did not foresee" not in said
