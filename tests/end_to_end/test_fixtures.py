@@ -374,7 +374,7 @@ def assert_read(array: ExpectedArray, way: Way, place: Path, reader: str) -> Non
         assert_seen(array, seen, exactly=reader == "zarr-python", axes=way.axes)
 
 
-@pytest.mark.slow(one_in=47)
+@pytest.mark.slow(one_in=97)
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize(("way", "name", "reader"), READ)
 def test_arrays_read_as_the_old_writer_read_them(way: str, name: str, reader: str, migrated) -> None:
@@ -404,7 +404,7 @@ def _labelled(array: ExpectedArray) -> bool:
     return isinstance(names, list) and [type(name) for name in names] == [str] * len(array.shape)
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.needs_reader("xarray")
 @pytest.mark.parametrize(
     "array", [array for array in arrays(_labelled) if "people" in array.archive.name], ids=str
@@ -427,7 +427,7 @@ def assert_groups_keep_their_attributes(one: ExpectedArchive, result: Result) ->
             assert found == strict(kept)
 
 
-@pytest.mark.slow(one_in=37)
+@pytest.mark.slow(one_in=74)
 @pytest.mark.parametrize(("way", "name"), MIGRATED)
 def test_verify_agrees_and_undo_takes_everything_back(way: str, name: str, tmp_path: Path) -> None:
     one, ends = archive(name), () if WAYS[way].in_place else (tmp_path / "result",)

@@ -39,8 +39,11 @@ def wrong(words: list[str]) -> str | None:
 
 @cache
 def strings(path: Path) -> list[str]:
-    """The texts of a module, with X for what is put into them."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    """The texts of a module that names a command or an option, with X for what is put into them."""
+    source = path.read_text(encoding="utf-8")
+    if not re.search(r"--[a-z]|zarrlift ", source):
+        return []
+    tree = ast.parse(source)
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     texts = []
     for node in ast.walk(tree):
@@ -57,7 +60,10 @@ def built(path: Path) -> Iterator[list[str]]:
 
     A variable that is only ever one of some options is each of them.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if not re.search(r"import.*\bcommand\b|^ +command,$", text, re.MULTILINE):
+        return
+    tree = ast.parse(text)
     names = {
         alias.asname or alias.name
         for node in ast.walk(tree)

@@ -6,7 +6,6 @@ import doctest
 import inspect
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.repository.test_docs import PAGES, ROOT, blocks
+from tests.support.job_archives import cells, ocean
 from zarr.storage import MemoryStore
 
 import zarrlift
@@ -25,7 +25,6 @@ import zarrlift.errors
 import zarrlift.models
 import zarrstack
 import zarrstack.errors
-from zarrlift.cli.demo import write_cells, write_ocean
 
 PACKAGES = (zarrlift, zarrlift.models, zarrstack)
 PUBLIC = {
@@ -93,21 +92,12 @@ def test_every_function_states_its_errors(name: str) -> None:
     assert names and names <= set(dir(zarrlift.errors))
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `zarrlift demo` writes."""
-    folder = tmp_path_factory.mktemp("demo")
-    write_ocean(folder / "ocean.zarr")
-    write_cells(folder / "cells.n5")
-    return folder
-
-
 @pytest.mark.parametrize("name", PUBLIC)
-def test_examples_do_what_they_show(
-    name: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(demo, tmp_path / "demo")
-    monkeypatch.chdir(tmp_path / "demo")
+def test_examples_do_what_they_show(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place, write in (("ocean.zarr", ocean), ("cells.n5", cells)):
+        if re.search(rf"{place}|[Bb]atch", inspect.getdoc(PUBLIC[name]) or ""):
+            write(Path(place))
     found = doctest.DocTestFinder(recurse=False).find(PUBLIC[name], name, globs=dict(KNOWN))
     assert [test for test in found if test.examples], "no example"
     report: list[str] = []

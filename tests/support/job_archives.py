@@ -8,10 +8,11 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import zarr
@@ -19,6 +20,7 @@ from numcodecs import Blosc, Delta, Zlib
 from tests.support.fixtures_index import archive
 
 import zarrlift
+from zarrlift.cli import demo
 
 # Archives that many tests need: zarr-python writes each once in a process, and every test has a copy.
 
@@ -35,10 +37,12 @@ def written_once(write: Callable[[Path], None]) -> Callable[[Path], Path]:
     @functools.wraps(write)
     def copy(path: Path) -> Path:
         shutil.rmtree(path, ignore_errors=True)
-        for name, content in files().items():
-            file = path / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
+        content = files()
+        for folder in {os.path.dirname(name) for name in content}:
+            os.makedirs(path / folder, exist_ok=True)
+        for name, data in content.items():
+            with open(f"{path}/{name}", "wb") as file:
+                file.write(data)
         return path
 
     return copy
@@ -46,8 +50,18 @@ def written_once(write: Callable[[Path], None]) -> Callable[[Path], Path]:
 
 def tree(path: Path) -> dict[str, bytes]:
     """Every regular file below a path, by relative name."""
-    files = (file for file in path.rglob("*") if file.is_file() and not file.is_symlink())
-    return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
+    return dict(_files(os.fspath(path), "")) if path.exists() else {}
+
+
+def _files(folder: str, above: str) -> Iterator[tuple[str, bytes]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = above + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path, f"{name}/")
+            elif entry.is_file(follow_symlinks=False):
+                with open(entry.path, "rb") as file:
+                    yield name, file.read()
 
 
 # Small archives with a bit of everything that a job has to carry, and what to look at afterwards.
@@ -74,11 +88,11 @@ def write_archive(path: Path) -> None:
     rng = np.random.default_rng(7)
     root = zarr.open_group(str(path), mode="w", zarr_format=2, attributes={"title": "a job's archive"})
     relinked = root.create_array(
-        "g/relink", shape=(60, 70), chunks=(8, 9), dtype="<u2", compressors=Blosc("lz4")
+        "g/relink", shape=(40, 43), chunks=(8, 9), dtype="<u2", compressors=Blosc("lz4")
     )
-    relinked[...] = rng.integers(0, 50, (60, 70))
-    recoded = root.create_array("g/recode", shape=(400,), chunks=(7,), dtype=">i4", compressors=Zlib(1))
-    recoded[:300] = rng.integers(0, 1000, 300)
+    relinked[...] = rng.integers(0, 50, (40, 43))
+    recoded = root.create_array("g/recode", shape=(150,), chunks=(7,), dtype=">i4", compressors=Zlib(1))
+    recoded[:100] = rng.integers(0, 1000, 100)
     rewritten = root.create_array(
         "h/rewrite", shape=(30, 20), chunks=(7, 7), dtype="<i4", filters=[Delta("<i4")], compressors=None
     )
@@ -87,14 +101,26 @@ def write_archive(path: Path) -> None:
     zarr.consolidate_metadata(str(path), zarr_format=2)
 
 
-@written_once
-def write_demo(path: Path) -> None:
-    """What `zarrlift demo` writes."""
-    from zarrlift.cli.demo import write_cells, write_ocean, write_spots
+def _image() -> list[np.ndarray]:
+    """An image in two resolutions."""
+    image = np.arange(20 * 100 * 130).reshape(20, 100, 130) % 1009
+    return [image, image[::2, ::2, ::2]]
 
-    write_ocean(path / "ocean.zarr")
-    write_cells(path / "cells.n5")
-    write_spots(path / "spots.zarr")
+
+def _of_an_image(write: Callable[[Path], None]) -> Callable[[Path], None]:
+    return mock.patch.object(demo, "_cells", _image)(write)
+
+
+ocean = written_once(demo.write_ocean)
+cells, spots = (written_once(_of_an_image(write)) for write in (demo.write_cells, demo.write_spots))
+"""What `zarrlift demo` writes, with a smaller image."""
+
+
+def write_demo(path: Path) -> Path:
+    """All three."""
+    for write, name in ((ocean, "ocean.zarr"), (cells, "cells.n5"), (spots, "spots.zarr")):
+        write(path / name)
+    return path
 
 
 def results(path: Path) -> dict[str, bytes]:

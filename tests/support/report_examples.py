@@ -140,7 +140,7 @@ CUT_ANEW = replace(
 MANY = replace(
     PLAN,
     arrays=tuple(
-        array_plan(f"t/{i:04}", IMAGE, replace(IMAGE, keys=DEFAULT), chunks=3, size=1000) for i in range(1500)
+        array_plan(f"t/{i:04}", IMAGE, replace(IMAGE, keys=DEFAULT), chunks=3, size=1000) for i in range(250)
     ),
     refusals=tuple(
         Refusal(

@@ -82,7 +82,7 @@ ALSO_AT = {
 """Another key that may be blamed."""
 
 
-@pytest.mark.slow(one_in=23)
+@pytest.mark.slow(one_in=47)
 @pytest.mark.parametrize(("case", "options"), RUNS, ids=str)
 def test_a_copy_keeps_back_what_is_damaged_and_nothing_else_as_its_plan_says(
     case: BadCase, options: tuple[str, ...], tmp_path: Path
@@ -131,7 +131,7 @@ def test_a_copy_keeps_back_what_is_damaged_and_nothing_else_as_its_plan_says(
         assert any(problem.get("key") in keys for problem in ran.refusals)
 
 
-@pytest.mark.slow(one_in=10)
+@pytest.mark.slow(one_in=19)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", PLAIN, ids=str)
 def test_in_place_nothing_damaged_is_published_and_no_group(case: BadCase, tmp_path: Path) -> None:
@@ -204,6 +204,7 @@ MENDED = [
 ]
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("name", MENDED)
 def test_resume_finishes_once_the_damage_is_mended(name: str, tmp_path: Path) -> None:
     case, destination = ALL[name], tmp_path / "out.zarr"
@@ -227,6 +228,7 @@ def test_nothing_is_done_to_a_draft_in_place(case: BadCase, tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["source.zarr"]
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", SHARDS, ids=str)
 def test_verify_says_which_shard_is_damaged(case: BadCase, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_rows_are_sorted_whatever_is_kept_in_memory(indexes, most, page):
 @pytest.mark.parametrize("order", ["ascending", "descending", "interleaved", "as text"])
 def test_runs_are_merged_in_parts_of_about_a_run(order, monkeypatch):
     """A part has at most two runs' rows, so memory does not depend on the number of runs."""
-    count, most = 40_000, 400
+    count, most = 8_000, 80
     indexes = {
         "ascending": list(range(count)),
         "descending": list(range(count))[::-1],

@@ -19,9 +19,10 @@ import tensorstore
 import xarray
 import yaozarrs
 from tests.support import report_examples as examples
+from tests.support.job_archives import cells, ocean, spots
 
 import zarrlift
-from zarrlift.cli import main
+from zarrlift.cli import demo, main
 from zarrlift.cli.commands import COMMANDS as TABLE
 from zarrlift.cli.names import SUMMARIES, below
 from zarrlift.cli.options import by_place, words_of
@@ -458,6 +459,8 @@ SUGGESTED = {"undo": ("--yes",)}
 
 def test_what_it_says_to_try_works(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for name, write in (("write_ocean", ocean), ("write_cells", cells), ("write_spots", spots)):
+        monkeypatch.setattr(demo, name, write)
     assert main(["demo"]) == 0
     lines = capsys.readouterr().out.splitlines()
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("  zarrlift ")]

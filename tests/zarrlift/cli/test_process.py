@@ -348,13 +348,13 @@ def test_failures_beyond_those_that_were_printed_are_in_the_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write_archive(tmp_path / "old.zarr")
-    for number in range(25):
+    for number in range(15):
         (source / f"g/recode/{number}").write_bytes(b"no chunk")
     assert main(["migrate", str(source), str(tmp_path / "new.zarr"), "--workers", "1"]) == 1
     error = capsys.readouterr().err
     live = re.findall(r"zarrlift: failed: /g/recode, key 'g/recode/(\d+)'", error)
     assert len(live) == 10
-    assert "(15 times)" in error
+    assert "(5 times)" in error
 
 
 def test_a_failure_in_a_batch_names_its_archive(
@@ -431,7 +431,7 @@ def archives(tmp_path_factory):
     folder = tmp_path_factory.mktemp("archives")
     for name in ("old.zarr", "folder/a.zarr", "folder/b.zarr"):
         zarr.create_array(folder / name, shape=(4,), chunks=(2,), dtype="<u2", zarr_format=2)[:] = 1
-    assert run("migrate old.zarr done.zarr", folder).returncode == 0
+    assert main(["migrate", str(folder / "old.zarr"), str(folder / "done.zarr"), "--quiet"]) == 0
     return folder
 
 
@@ -468,7 +468,7 @@ def test_output_that_cannot_be_printed_is_a_failure_in_one_line(words, lost, fol
     ("words", "code"),
     [(WORK[0], 0), (WORK[1], 0), ("--help", 0), ("migrate none.zarr new.zarr", 2), ("migrate --none", 2)],
 )
-@pytest.mark.slow(one_in=9)
+@pytest.mark.slow(one_in=17)
 def test_standard_error_changes_nothing(words, code, lost, folder):
     ended = run(words, folder, stderr=lost)
     assert (ended.returncode, bool(ended.stdout), ended.stderr) == (code, code == 0, "")
@@ -535,12 +535,6 @@ def old(tmp_path: Path) -> Path:
     return root
 
 
-def contents(root: Path) -> dict[str, bytes]:
-    return {
-        each.relative_to(root).as_posix(): each.read_bytes() for each in root.rglob("*") if each.is_file()
-    }
-
-
 def read(root: Path, path: str) -> np.ndarray:
     import zarr
 
@@ -591,67 +585,11 @@ def test_status_without_a_place_lists_the_jobs_of_the_folder(old, capsys, monkey
     assert main(["status", "--watch"]) == 2
 
 
-def test_from_the_first_look_to_the_comparison(old, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
-    new = old.with_name("new.zarr")
-    before = contents(old)
-    assert main(["inspect", str(old)]) == 0
-    assert "zlib:1" in capsys.readouterr().out
-    assert main(["migrate", "--dry-run", str(old), str(new)]) == 0
-    assert "Nothing has been written." in capsys.readouterr().out
-    assert not new.exists()
-    assert main(["migrate", str(old), str(new)]) == 0
-    out, err = capsys.readouterr()
-    assert "Done: 2 arrays, 2 groups; 18 -> 18 objects, " in out
-    assert not err
-    assert np.array_equal(read(new, "a"), VALUES)
-    assert np.array_equal(read(new, "b/c"), VALUES[:10] * 3)
-    assert main(["status", str(new)]) == 0
-    assert "2 done" in capsys.readouterr().out
-    assert main(["verify", str(old), str(new), "--full"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("Equal. Compared every value")
-    assert re.findall(r"^  (source|destination) +(\S+)$", text, re.MULTILINE) == [
-        ("source", str(old)),
-        ("destination", str(new)),
-    ]
-    assert contents(old) == before
-
-
-@pytest.mark.parametrize("command", ["migrate", "resume"])
-def test_a_finished_job_is_left_alone_and_says_so(command, old, capsys):
-    new = old.with_name("new.zarr")
-    main(["migrate", str(old), str(new)])
-    before = contents(new)
-    capsys.readouterr()
-    assert main(["migrate", str(old), str(new)] if command == "migrate" else ["resume", str(new)]) == 0
-    assert "Nothing to do" in capsys.readouterr().out
-    assert contents(new) == before
-
-
-def test_in_place_there_and_back(old, capsys):
-    before = contents(old)
-    assert main(["migrate", str(old), "--in-place"]) == 0
-    out = capsys.readouterr().out
-    assert "zarrlift finish" in out
-    assert "zarrlift undo" in out
-    assert {name for name in contents(old).keys() - before.keys() if not name.endswith("zarr.json")} == set()
-    assert np.array_equal(read(old, "a"), VALUES)
-    assert main(["finish", "--yes", "--yes", str(old)]) == 1
-    assert "verified" in capsys.readouterr().err
-    assert main(["verify", str(old)]) == 0
-    assert main(["finish", "--yes", "--yes", str(old)]) == 0
-    assert not list(old.rglob(".zarray"))
-    assert np.array_equal(read(old, "a"), VALUES)
-    assert main(["undo", "--yes", "--yes", str(old)]) == 0
-    assert contents(old) == before
-
-
 @pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("number", system.stops, ids=lambda number: number.name)
 def test_what_a_signal_leaves_can_be_resumed(number, tmp_path):
     old, new = tmp_path / "old.zarr", tmp_path / "new.zarr"
-    values = np.random.default_rng(7).integers(0, 99, 400_000, dtype="<i4")
+    values = np.random.default_rng(7).integers(0, 99, 150_000, dtype="<i4")
     write_array(old, "", values, 1000)
     stop, console = f"signal.raise_signal({int(number)})", {}
     if os.name == "nt" and number == signal.SIGINT:  # the event of a console, for all processes in it

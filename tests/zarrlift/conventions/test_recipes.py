@@ -14,8 +14,9 @@ import pytest
 import xarray
 import yaozarrs
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.chances import examples
 from tests.support.fixtures_index import archive as fixture
 from tests.support.job_archives import written_once
 
@@ -179,6 +180,7 @@ def test_metadata_that_is_not_converted_is_one_note_of_its_option(option: str, t
 # ----- the witness
 
 
+@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("version", ["0.5", "0.6"])
 @pytest.mark.parametrize(
     ("path", "change"),
@@ -271,7 +273,7 @@ CHANGES = st.fixed_dictionaries(
 GLOBS = st.sampled_from(["", "**", *NAMES])
 
 
-@settings(max_examples=25, deadline=None)
+@examples(50)
 @given(
     base=CHANGES,
     sections=st.lists(st.tuples(GLOBS, CHANGES), max_size=2),

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import xarray
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs import VLenUTF8
+from tests.support.chances import examples
 from tests.support.documents import layout
 from tests.support.v2_trees import GROUP, array, tree
 
@@ -281,15 +282,12 @@ def test_objects_that_become_text_are_masked_like_text() -> None:
 
 
 STATED = ["-", "-9", 9, 300, 2.5, True, "NaN", [9], ["-"], [1, 2], "AAAAAAAAIsA=", "", -1]
-STORED: dict[str, list[Any]] = {
-    "S1": [b"a", b"-", b"c"], "S3": [b"ab", b"-", b"-9"], "U2": ["a", "-", "-9"], "?": [True, False, True],
-}  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["i2", "u1", "f4", "f8", "?", "c16", "S1", "S3", "U2", "M8[s]", "m8[s]"])
+@pytest.mark.parametrize("dtype", ["f8", "S3", "m8[s]"])
 def test_xarray_shows_the_same_whatever_the_attribute_says(dtype: str, tmp_path: Path) -> None:
     group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
-    values = np.array(STORED.get(dtype, [1, 9, 3])).astype(dtype)
+    values = np.array([b"ab", b"-", b"-9"] if dtype == "S3" else [1, 9, 3]).astype(dtype)
     for number, stated in enumerate(STATED):
         array = group.create_array(f"v{number}", data=values, fill_value=None)
         array.attrs.update({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": stated})
@@ -371,7 +369,7 @@ def shown_by_xarray(place: Path, version: int) -> Any:
         return error
 
 
-@settings(max_examples=10, deadline=None)
+@examples(50)
 @given(drawn=st.lists(st.tuples(ARRAYS, ATTRIBUTES), min_size=6, max_size=6))
 def test_what_xarray_opens_before_it_opens_after_and_masks_the_same(drawn: Any) -> None:
     with TemporaryDirectory() as folder:

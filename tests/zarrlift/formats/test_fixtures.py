@@ -10,6 +10,7 @@ import contextlib
 import numpy as np
 import pytest
 from tests.support import fixtures_index
+from tests.support.chances import try_each
 from tests.support.v2_trees import n5, zarr_v1, zarr_v3_draft
 
 from zarrlift.archive.chunk_inventory import take_inventory
@@ -129,7 +130,7 @@ def decoded(storage, member, *, damaged=False):
     return found, known, count
 
 
-@pytest.mark.slow(one_in=3)  # tests/end_to_end reads every migrated fixture
+@pytest.mark.slow(one_in=7)  # tests/end_to_end reads every migrated fixture
 @pytest.mark.parametrize(("expected", "reads"), CASES)
 def test_its_chunks_decode_to_what_its_writer_read(expected, reads):
     storage = open_storage(expected.path)
@@ -155,12 +156,12 @@ SEEN_BY_LISTING = {"attributes_dimensions_none", "block_is_folder", "row_is_file
 """What looks like missing blocks to whoever asks for keys only."""
 
 
-@pytest.mark.parametrize(
-    "case",
-    [case for form in ("zarr_v1", "n5", "zarr_v3_draft") for case in fixtures_index.bad_cases(form)],
-    ids=str,
-)
-def test_damage_is_refused_at_its_key_or_gives_the_true_values(case):
+@pytest.mark.parametrize("form", ["zarr_v1", "n5", "zarr_v3_draft"])
+def test_damage_is_refused_at_its_key_or_gives_the_true_values(form):
+    try_each(fixtures_index.bad_cases(form), assert_refused_or_true)
+
+
+def assert_refused_or_true(case):
     storage = open_storage(case.path)
     if case.name == "nothing" or case.keys == ("zarr.json",):
         with contextlib.suppress(ZarrstackError):

@@ -128,6 +128,7 @@ def bucket() -> Iterator[Bucket]:
         yield made
 
 
+@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("name", TREES)
 def test_a_store_is_searched_as_a_folder(bucket: Bucket, name: str) -> None:
     entries, expected = TREES[name]

@@ -27,14 +27,14 @@ def as_items(values: np.ndarray) -> list[object]:
     return [str(item) if item != item else item for item in flat.tolist()]  # noqa: PLR0124
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(("version", "name"), CASES)
 def test_every_array_has_the_values_that_its_writer_reads(version: str, name: str, tmp_path: Path) -> None:
     expected = json.loads((FIXTURES / f"zarr_v3/zarr-{version}/values.json").read_text())[name]
     source, target = unpacked(f"zarr_v3/zarr-{version}/{name}"), tmp_path / "new.zarr"
     outcome = zarrlift.migrate(source, target, verify="full")
     assert outcome.ok, outcome
-    assert {array.route.name for array in zarrlift.plan(source, tmp_path / "other").arrays} == {"relink"}
-    assert zarrlift.verify(source, target, full=True).ok
+    assert {array.route.name for array in outcome.plan.arrays} == {"relink"}
     result = zarr.open_group(target, mode="r")
     viewed = zarrlift.open(source)
     for path, entry in expected.items():

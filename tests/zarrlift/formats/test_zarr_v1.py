@@ -7,9 +7,9 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from tests.support.chances import json_values
+from tests.support.chances import examples, json_values
 from tests.support.v2_trees import messages, node, tree, zarr_v1
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
@@ -181,7 +181,7 @@ JSON = json_values(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=60)
+@examples(120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from([*META, "x"]), JSON, max_size=3))
 def test_nothing_escapes_whatever_a_document_holds(tmp_path, changes):
     document = meta(**changes)

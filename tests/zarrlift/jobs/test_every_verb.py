@@ -134,7 +134,7 @@ def every_byte(folder: Path, bucket: Bucket) -> tuple[dict[str, bytes], dict[str
     return tree(folder), dict(bucket.server.objects(""))
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
 def test_a_verb_works_or_leaves_every_byte_alone(
     place: Callable[[Path, Bucket], Made], tmp_path: Path, bucket: Bucket

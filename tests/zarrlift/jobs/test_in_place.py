@@ -275,7 +275,7 @@ def test_verify_knows_what_was_migrated_in_place_without_its_job(place):
 
 @pytest.mark.parametrize("format", OTHERS)
 @pytest.mark.parametrize("kind", ["zip", "url"])
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=7)
 def test_a_zip_file_and_a_url_give_what_a_directory_gives(format, kind, tmp_path):
     directory = other_archive(format, tmp_path / "source")
     if kind == "zip":

@@ -82,7 +82,11 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("change", [_to_source, _to_another_result, _parent])
+@pytest.mark.parametrize(
+    ("folder", "change"),
+    [("complete", _to_source), ("incomplete", _to_another_result), ("incomplete", _parent)],
+    indirect=["folder"],
+)
 def test_nothing_is_written_to_what_a_link_in_place_of_the_result_leads_to(
     folder: Path, change: Callable[[Path], None]
 ) -> None:
@@ -183,6 +187,7 @@ def test_no_job_is_made_where_the_parent_became_a_link_while_it_was_planned(
     assert sorted(os.listdir(tmp_path / "p")) == ["out.zarr", "out.zarr.zarrlift.db"]
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("name", "through"),
     [
@@ -255,8 +260,7 @@ def test_in_place_a_link_that_leads_elsewhere_later_gets_nothing(tmp_path: Path)
     assert everything(tmp_path / "elsewhere") == before
 
 
-@pytest.mark.parametrize("apart", [True, False])
-@pytest.mark.parametrize("change", ["deleted", "moved", "unmounted"])
+@pytest.mark.parametrize(("change", "apart"), [("deleted", True), ("moved", False), ("unmounted", True)])
 def test_a_lost_parent_is_named_and_nothing_is_written_in_its_place(
     change: str, apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,6 +327,7 @@ def _link_above(root: Path) -> None:
     root.parent.symlink_to("q")
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("change", [_removed, _moved, _new, _link, _link_above])
 def test_nothing_is_published_into_another_directory(
     change: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -299,6 +299,7 @@ def describe(array: Path) -> None:
         file.write_bytes(bytes(range(24)))
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("change", LATER)
 def test_an_update_gives_what_a_fresh_copy_would(change: str, by_hand: Path, destination: Path) -> None:
     zarrlift.migrate(by_hand, destination).raise_for_problems()
@@ -312,6 +313,7 @@ def test_an_update_gives_what_a_fresh_copy_would(change: str, by_hand: Path, des
     assert zarrlift.verify(destination, full=True).ok
 
 
+@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("change", [name for name in LATER if name not in ("removed", "described")])
 def test_a_source_that_changes_while_it_is_copied_is_noticed(
     change: str, by_hand: Path, destination: Path, monkeypatch: pytest.MonkeyPatch

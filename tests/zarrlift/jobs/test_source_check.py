@@ -388,7 +388,7 @@ def warned(problems: Any) -> list[tuple[str | None, str | None]]:
 
 @pytest.mark.parametrize(("change", "found"), CHANGES, ids=lambda case: getattr(case, "__name__", ""))
 @pytest.mark.parametrize("again", ["resume", "migrate"])
-@pytest.mark.slow(one_in=7)  # so that each change is among those that are left
+@pytest.mark.slow(one_in=13)  # so that each change is among those that are left
 def test_a_change_of_an_array_that_was_not_copied_yet_is_taken_over_with_a_warning(
     again: str, change: Any, found: str, archive: Kind, stopped_early: Path
 ) -> None:
@@ -478,4 +478,4 @@ def test_a_chunk_that_was_repaired_after_a_failure_is_named_too(source: Path, tm
     (source / "g/relink/3.3").write_bytes(good)
     outcome = zarrlift.resume(tmp_path / "out.zarr")
     assert outcome.ok
-    assert warned(outcome.problems) == [("g/relink", "64 chunks: 1 rewritten (g/relink/3.3)")]
+    assert warned(outcome.problems) == [("g/relink", "25 chunks: 1 rewritten (g/relink/3.3)")]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.fixtures_index import archive
-from tests.support.job_archives import write_demo
+from tests.support.job_archives import cells, ocean
 
 import zarrlift
 from zarrlift.cli import main
@@ -32,6 +33,7 @@ def planned(*words: object, capsys: pytest.CaptureFixture[str]) -> tuple[dict[st
     return before, {node["path"]: node["document"] for node in nodes}
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("name", SOURCES)
 def test_the_documents_are_those_of_both_ends(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -52,9 +54,11 @@ def test_the_documents_are_those_of_both_ends(
     assert before == {key: json.loads((source / key).read_bytes(), parse_constant=str) for key in before}
 
 
-@pytest.mark.parametrize("name", ["ocean.zarr", "cells.n5"])
-def test_in_place_too(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = write_demo(tmp_path / "demo") / name
+@pytest.mark.parametrize("write", [ocean, cells])
+def test_in_place_too(
+    write: Callable[[Path], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = write(tmp_path / "archive")
     _, after = planned(place, "--in-place", capsys=capsys)
     assert not list(place.rglob("zarr.json"))
     assert main(["migrate", str(place), "--in-place", "-q"]) == 0
@@ -63,7 +67,7 @@ def test_in_place_too(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_document_that_changes_meanwhile_is_not_shown(tmp_path: Path) -> None:
-    source = write_demo(tmp_path / "demo") / "ocean.zarr"
+    source = ocean(tmp_path / "ocean.zarr")
     plan = zarrlift.plan(source)
     (source / "lat/.zattrs").write_text("{}")
     with pytest.raises(SourceChangedError, match=r"lat/\.zattrs"):

@@ -150,7 +150,7 @@ def test_numbers_that_are_no_json_become_zarrs_words(tmp_path):
 CASES = [case for format_ in FORMATS for case in bad_cases(format_)]
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_damaged_archive_is_shown_as_far_as_it_can_be(case):
     try:

@@ -214,7 +214,7 @@ def of_format(number):
     return models.load(models.schema(zarr_format=number))
 
 
-@pytest.mark.slow(one_in=11)
+@pytest.mark.slow(one_in=23)
 @pytest.mark.parametrize("archive", ARCHIVES, ids=str)
 def test_show_create_show_is_the_same_model(archive, tmp_path):
     first = shown(archive)
@@ -227,7 +227,7 @@ def test_show_create_show_is_the_same_model(archive, tmp_path):
     ] == []
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("archive", ARCHIVES, ids=str)
 def test_a_model_says_what_is_stored_in_strict_json_that_reads_back(archive, tmp_path):
     model = shown(archive).model

@@ -7,8 +7,9 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.chances import examples
 from tests.support.fake_clock import LoopClock, Server, TooMuch, simulate
 
 from zarrlift.storage.remote.adaptive_concurrency import (
@@ -197,7 +198,7 @@ def test_other_errors_are_told_at_once_and_not_asked_again(error: Exception, lim
     assert given == [error]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(50)
 @given(st.integers(0, 2**32), st.integers(1, 300), st.integers(1, 400))
 def test_never_too_many_and_nobody_waits_for_ever(seed: int, width: int, requests: int) -> None:
     """Requests that end, fail, or are cancelled at any moment leave no place taken."""

@@ -57,7 +57,7 @@ PACKED: dict[str, tuple[str, Callable[[dict[str, bytes]], bytes]]] = {
 REMOTE = [pytest.param(where, marks=pytest.mark.slow(one_in=len(PACKED))) for where in ("http", "s3")]
 
 
-@pytest.mark.slow(one_in=7)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize(("name", "pack"), PACKED.values(), ids=PACKED)
 @pytest.mark.parametrize("where", ["local", *REMOTE])
 def test_the_result_is_that_of_the_directory(

@@ -40,7 +40,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adaptive_concurrency, "_DELAYS", ())
 
 
-@pytest.mark.slow(one_in=7)
+@pytest.mark.slow(one_in=13)
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_from_bucket_to_bucket_is_as_from_directory_to_directory(
     bucket: Bucket, archive: Path, recipe: Recipe, tmp_path: Path
@@ -64,7 +64,7 @@ def test_a_killed_copy_is_resumed(bucket: Bucket, archive: Path, tmp_path: Path)
     count, running = itertools.count(), []
 
     def kill(request: web.Request) -> None:
-        if request.method == "PUT" and "relink" in request.path and next(count) == 30:
+        if request.method == "PUT" and "relink" in request.path and next(count) == 12:
             running[0].kill()
 
     bucket.instead = kill
@@ -131,7 +131,7 @@ def test_a_server_that_is_gone_is_one_line(bucket: Bucket) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 def test_of_sixteen_jobs_into_one_bucket_that_start_together_one_wins(bucket, tmp_path) -> None:
     """By `If-None-Match: *`, which S3 knows since 2024."""
     won, others = start_together(bucket.url("out.zarr"), tmp_path, bucket.options)

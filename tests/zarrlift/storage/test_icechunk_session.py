@@ -21,7 +21,7 @@ NAMES = ("c", "0", "0.0", "c.zarr", "c/c", "c/0", "0/c")
 def test_nodes_named_like_chunks_are_nodes(tmp_path: Path) -> None:
     place = icechunk.local_filesystem_storage(str(tmp_path / "repo"))
     session = icechunk.Repository.create(place).writable_session("main")
-    paths = [f"{below}{name}/{end}" for below in ("", "g/") for name in NAMES for end in ("x", "inner/c")]
+    paths = [place.format(name) for place in ("{}/x", "g/{}/inner/c") for name in NAMES]
     paths += [f"arrays/{number}/{name}" for number, name in enumerate(NAMES)]
     group = zarr.open_group(session.store, mode="w")
     for path in paths:

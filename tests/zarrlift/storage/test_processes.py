@@ -33,10 +33,10 @@ KILLER = Path(__file__).parents[1] / "jobs" / "faults" / "killed_run.py"
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two thousand chunks, so that there is always another task to come."""
+    """Eight hundred chunks, so that there is always another task to come."""
     path = tmp_path_factory.mktemp("many") / "source.zarr"
-    array = zarr.create_array(path, shape=(4000,), chunks=(2,), dtype="<i4", compressors=None, zarr_format=2)
-    array[:] = np.arange(4000)
+    array = zarr.create_array(path, shape=(1600,), chunks=(2,), dtype="<i4", compressors=None, zarr_format=2)
+    array[:] = np.arange(1600)
     return path
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chances import examples
 from tests.support.damaged_archives import migrate
@@ -227,7 +227,7 @@ def test_how_often_a_chunk_is_decoded(
     assert blocks.times_read <= most
 
 
-@settings(max_examples=40, deadline=None)
+@examples(60)
 @given(st.tuples(lengths, lengths), st.tuples(lengths, lengths), st.integers(50, 3000), st.integers(1, 4))
 def test_a_box_stays_within_its_room_and_reads_no_more_than_one_without_pieces(
     chunk: tuple[int, int], new: tuple[int, int], room: int, workers: int

@@ -455,7 +455,7 @@ CHANGED = [
 ]
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize(("name", "how"), CHANGED, ids=lambda case: getattr(case, "__name__", case))
 def test_an_object_that_is_not_as_it_must_be_is_named(
     name: str, how: Callable[[Path], None], place: Path

@@ -65,7 +65,7 @@ def read_all(view: LegacyView, keys: Iterable[str]) -> dict[str, bytes | None]:
     return asyncio.run(collect())
 
 
-@pytest.mark.slow(one_in=67)
+@pytest.mark.slow(one_in=131)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize(("one", "axes"), CASES)
 def test_a_view_serves_what_a_migration_writes(one: ExpectedArchive, axes: str, tmp_path: Path) -> None:

@@ -40,16 +40,19 @@ class Examples(LayerTests):
     examples = steps = 5
 
 
+@pytest.mark.slow
 class TestQuota(Examples):
     def layers(self):
         return [quota.Quota(most=10**6)]
 
 
+@pytest.mark.slow
 class TestDedup(Examples):
     def layers(self):
         return [dedup.Dedup()]
 
 
+@pytest.mark.slow
 class TestEncrypt(Examples):
     def layers(self):
         return [encrypt.Encrypt()]

@@ -90,9 +90,9 @@ def test_chunks_that_wait_for_their_shard():
 
 
 @pytest.mark.needs_reader("once")
-@pytest.mark.parametrize("size", [4000, 40])
-def test_writes_that_wait(size):
+@pytest.mark.parametrize(("size", "count"), [(4000, 400), (40, 1500)])
+def test_writes_that_wait(size, count):
     store = stack(Fresh(None), WriteBack(memory_bytes=500_000))
-    assert peak(lambda: asyncio.run(write(store, 1500, size))) < 700_000
+    assert peak(lambda: asyncio.run(write(store, count, size))) < 700_000
     assert store.figures().evictions > 0
     store.close()

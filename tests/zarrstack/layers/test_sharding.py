@@ -98,6 +98,7 @@ class TestKeysInsideAndOutside(LayerTests):
         return [Sharding(chunks_per_shard=[2], path="a/c"), Sharding(chunks_per_shard=[2, 3], path="a")]
 
 
+@pytest.mark.slow
 class TestTheStoreItselfIsTheArray(LayerTests):
     """zarr's tests write c/0 and c/0/0: here the first are chunks and the others are none."""
 

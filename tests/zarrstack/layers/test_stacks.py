@@ -91,7 +91,7 @@ def suite(names):
 
 
 TOGETHER = ("write-back", "log", "retry", "throttle", "per-array")
-QUICK = {TOGETHER, ("throttle",), ("write-back", "sharding"), *chosen(1)}
+QUICK = {TOGETHER, ("write-back", "sharding")}
 """Cache, Rekey and Sharding alone are in their modules."""
 TWICE = [(name, name) for name in sorted(LAYERS) if allowed((name, name))]
 STACKS = [

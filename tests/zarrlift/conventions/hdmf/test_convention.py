@@ -68,7 +68,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Pat
 NAMES = [file for version, name in COMPARED for file in files(version, name)]
 
 
-@pytest.mark.slow(one_in=2)
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("file", NAMES)
 def test_every_node_has_the_attributes_that_0_14_gives_it(
     file: str, pairs: dict[str, tuple[Path, Path]]

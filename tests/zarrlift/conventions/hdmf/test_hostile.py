@@ -220,7 +220,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.slow(one_in=7)
+@pytest.mark.slow(one_in=13)
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
 def test_nothing_that_a_pickle_names_is_looked_up_or_run(
     place: Callable[[Path, Trip], None], hostile: Path

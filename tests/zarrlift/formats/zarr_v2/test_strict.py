@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.chances import examples
 from zarr_metadata.model import read_repaired_node_metadata_v2
 
 from zarrlift.core.data_types.v2 import parse_v2_dtype
@@ -93,7 +94,7 @@ def agrees(document):
     return not problems
 
 
-@settings(max_examples=500, deadline=None)
+@examples(800)
 @given(document=documents)
 def test_nothing_is_accepted_that_zarr_metadata_refuses(document):
     assert agrees(document)

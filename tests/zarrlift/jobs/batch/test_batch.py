@@ -117,16 +117,14 @@ def test_a_dry_run_writes_nothing_and_names_what_is_refused(old: Path) -> None:
     assert rows["a/v2.zarr"].state == "pending"
     assert rows["a/v2.zarr"].bytes_in > 0
     made = zarrlift.batch("old", to=TO)
-    assert results(Path("v3")) == alone(old, Path("alone"))
     before = tree(Path())
     assert made.plan().counts == {"done": 5, "failed": 1, "refused": 1}
     assert tree(Path()) == before
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_the_number_of_workers_changes_no_byte(old: Path, workers: int) -> None:
-    zarrlift.batch("old", to=TO, workers=workers)
-    zarrlift.batch("old", to="other/{relative}.zarr")
+def test_the_number_of_workers_changes_no_byte(old: Path) -> None:
+    zarrlift.batch("old", to=TO, workers=1)
+    zarrlift.batch("old", to="other/{relative}.zarr", workers=3)
     assert results(Path("v3")) == results(Path("other"))
 
 
@@ -379,10 +377,7 @@ def test_an_update_follows_what_has_changed(old: Path) -> None:
     assert (problem.kind, problem.node) == ("removed", "group/text")  # only named, unless asked to delete
     assert made.update(delete=True).ok
     assert {short(row) for row in made.rows if row.verified is None} == {"a/v2.zarr"}
-    for name in SOUND:
-        stem = name.removesuffix(".zip").rpartition(".")[0]
-        zarrlift.migrate(old / name, f"alone/{stem}.zarr", job=f"{Path(stem).name}.zarrlift.db")
-    assert results(Path("v3")) == results(Path("alone"))
+    assert results(Path("v3")) == alone_of(SOUND, old, Path("alone"))
 
 
 def test_a_line_says_how_much_of_a_running_batch_is_done(old: Path) -> None:
@@ -420,7 +415,6 @@ def test_large_archives_are_run_alone_after_the_others(old: Path, monkeypatch: p
     assert made.outcome.counts == {"done": 5}
     assert {source for source, beside in ran[-len(large) :] if beside == 1} == large
     assert {source for source, beside in ran if beside == 1} == large
-    assert results(Path("v3")) == alone_of(SOUND, old, Path("alone"))
 
 
 # The commands of `zarrlift batch`: what they print, and their exit codes.
@@ -482,8 +476,7 @@ def test_a_wrong_template_is_one_error(template: str, old: Path, capsys: pytest.
     assert sorted(path.name for path in Path().iterdir()) == ["old"]
 
 
-@pytest.mark.parametrize("damage", ["image/0.0", "image/.zarray"])
-@pytest.mark.parametrize("others", [0, 2], ids=["alone", "beside others"])
+@pytest.mark.parametrize(("damage", "others"), [("image/0.0", 0), ("image/.zarray", 2)])
 def test_a_failed_archive_whose_source_was_replaced_is_migrated_by_the_command_that_the_report_names(
     others: int,
     damage: str,
@@ -655,7 +648,7 @@ def test_one_report_has_all_archives(old: Path, capsys: pytest.CaptureFixture[st
 def test_what_is_for_one_archive_is_no_option_of_a_batch(
     old: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    batch(capsys, "run", "old", *TO_RELATIVE, code=1)
+    batch(capsys, "run", "old/a", *TO_RELATIVE)
     assert main(["verify", LIST, "--from", "n5"]) == 2
     assert "options of one archive or of its job are given for a batch" in capsys.readouterr().err
 
@@ -697,10 +690,9 @@ def stop_after(event: Event) -> None:
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_an_interrupted_batch_can_be_resumed(old: Path, workers: int) -> None:
+def test_an_interrupted_batch_can_be_resumed(old: Path) -> None:
     with pytest.raises(Interrupted) as raised:
-        zarrlift.batch("old", to="v3/{relative}.zarr", workers=workers, progress=stop_after)
+        zarrlift.batch("old", to="v3/{relative}.zarr", workers=2, progress=stop_after)
     made = zarrlift.Batch(raised.value.job)
     assert 0 < made.status().counts["pending"] < 7
     made.resume()

@@ -72,7 +72,7 @@ def reference(source: Path) -> tuple[dict[str, bytes], int]:
 
 
 @pytest.mark.parametrize("seed", range(MOMENTS))
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 def test_a_killed_copy_resumes_to_the_same_bytes(
     seed: int, source: Path, reference: tuple[dict[str, bytes], int], tmp_path: Path, destination: Path
 ) -> None:

@@ -96,14 +96,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @shimmed
 @pytest.mark.parametrize("what", ONCE_WRONG)
-@pytest.mark.slow(one_in=2)
+@pytest.mark.slow(one_in=5)
 def test_what_was_once_wrong_is_right(what: str, stage: Stage) -> None:
     told = Life(stage, *parsed(ONCE_WRONG[what])).run()
     assert not told.wrong, told
 
 
 @shimmed
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("variant", LIVES)
 def test_a_life_with_changes_and_kills_ends_with_nothing_left(variant: str, stage: Stage) -> None:
     begin = "0 migrate ~1 @change 150; 0 migrate ~2"
@@ -155,7 +155,7 @@ OF_USERS = {
 
 
 @shimmed
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize("variant", [name for name, variant in LIVES.items() if not variant.in_place])
 @pytest.mark.parametrize("what", OF_USERS)
 def test_what_users_take_away_is_repaired_or_named(what: str, variant: str, stage: Stage) -> None:

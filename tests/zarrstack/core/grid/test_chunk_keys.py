@@ -63,20 +63,20 @@ def test_keys_of_many_chunks_are_those_of_each(encoding, data):
     assert encoding.keys(array) == [encoding.key(row) for row in rows]
 
 
-@encodings
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("", "c", "c/", "c/1", "c/1/2/3", "c//2", "c/01/2", "c/-1/2", "c/1.5/2", "c/+1/2", "c/1/2/"),
-        *("/c/1/2", "C/1/2", "c/1/٢", "c/ 1/2", "c/1/2\n", "c/1e3/2", "c/1_0/2", ".zarray", "zarr.json"),
-        "c/1/" + "9" * 5000,
-    ],
+NO_KEYS = (
+    *("", "c", "c/", "c/1", "c/1/2/3", "c//2", "c/01/2", "c/-1/2", "c/1.5/2", "c/+1/2", "c/1/2/"),
+    *("/c/1/2", "C/1/2", "c/1/٢", "c/ 1/2", "c/1/2\n", "c/1e3/2", "c/1_0/2", ".zarray", "zarr.json"),
+    "c/1/" + "9" * 5000,
 )
-def test_other_names_are_no_keys(encoding, key):
-    own = key.replace("/", encoding.separator)
-    if encoding.name == "v2":
-        own = own.removeprefix("c" + encoding.separator)
-    assert encoding.coordinates(own, 2) is None
+
+
+@encodings
+def test_other_names_are_no_keys(encoding):
+    for key in NO_KEYS:
+        own = key.replace("/", encoding.separator)
+        if encoding.name == "v2":
+            own = own.removeprefix("c" + encoding.separator)
+        assert encoding.coordinates(own, 2) is None, key
 
 
 @encodings

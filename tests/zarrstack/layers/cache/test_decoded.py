@@ -170,6 +170,7 @@ SELECTIONS = {
 }
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
 @pytest.mark.parametrize("missing", [False, True], ids=["all shards", "a missing shard"])
 def test_inner_chunks_of_shards_are_what_zarr_reads(selection, missing):
