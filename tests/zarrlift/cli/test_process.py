@@ -417,7 +417,7 @@ OUTPUT = [
 LOST = {CLOSED: "Bad file descriptor", FULL: "No space left on device"}
 
 
-def run(words, folder, *, stdout=None, stderr=None):
+def redirected(words, folder, *, stdout=None, stderr=None):
     """Run a command of a shell with streams that are captured unless they are closed or full."""
     redirections = " ".join(f"{n}>{to}" for n, to in ((1, stdout), (2, stderr)) if to is not None)
     line = f'exec "$@" {words} {redirections}'
@@ -446,10 +446,10 @@ def folder(archives, tmp_path):
 @pytest.mark.parametrize("lost", [CLOSED, FULL])
 @pytest.mark.parametrize("words", WORK)
 def test_work_is_done_although_its_report_cannot_be_printed(words, lost, folder):
-    ended = run(words, folder, stdout=lost)
+    ended = redirected(words, folder, stdout=lost)
     expected = f"zarrlift: the report cannot be printed: standard output: {LOST[lost]}.\n"
     assert (ended.returncode, ended.stderr) == (0, expected)
-    assert run(words.replace("new", "newer"), folder, stdout=lost, stderr=lost).returncode == 0
+    assert redirected(words.replace("new", "newer"), folder, stdout=lost, stderr=lost).returncode == 0
     if words.startswith("migrate"):
         assert zarr.open_array(folder / "new.zarr", mode="r")[:].tolist() == [1, 1, 1, 1]
 
@@ -458,7 +458,7 @@ def test_work_is_done_although_its_report_cannot_be_printed(words, lost, folder)
 @pytest.mark.parametrize("lost", [CLOSED, FULL])
 @pytest.mark.parametrize("words", OUTPUT)
 def test_output_that_cannot_be_printed_is_a_failure_in_one_line(words, lost, folder):
-    ended = run(words, folder, stdout=lost)
+    ended = redirected(words, folder, stdout=lost)
     line = f"zarrlift: the output cannot be printed: standard output: {LOST[lost]}.\n"
     assert (ended.returncode, ended.stderr) == (1, line)
 
@@ -470,7 +470,7 @@ def test_output_that_cannot_be_printed_is_a_failure_in_one_line(words, lost, fol
 )
 @pytest.mark.slow(one_in=17)
 def test_standard_error_changes_nothing(words, code, lost, folder):
-    ended = run(words, folder, stderr=lost)
+    ended = redirected(words, folder, stderr=lost)
     assert (ended.returncode, bool(ended.stdout), ended.stderr) == (code, code == 0, "")
 
 
@@ -488,7 +488,7 @@ def test_a_reader_that_has_gone_is_not_an_error(words, folder):
 
 
 def test_a_log_that_cannot_be_written_changes_nothing_if_standard_error_is_full_too(folder):
-    ended = run(f"migrate old.zarr new.zarr --log {FULL}", folder, stderr=FULL)
+    ended = redirected(f"migrate old.zarr new.zarr --log {FULL}", folder, stderr=FULL)
     assert (ended.returncode, ended.stdout[:5]) == (0, "Done:")
 
 

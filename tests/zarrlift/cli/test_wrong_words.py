@@ -13,6 +13,7 @@ from zarrlift.cli.commands import COMMANDS
 from zarrlift.cli.names import below
 from zarrlift.cli.options import words_of
 from zarrlift.cli.parser import parsed
+from zarrlift.core.units import quoted
 
 OTHERS = {
     "rclone": """
@@ -112,6 +113,9 @@ def test_a_wrong_word_gets_one_line_with_the_right_one(cases, one_in, capsys):
     assert share >= 0.95, wrong
 
 
+QUOTED = quoted("n w")
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -129,7 +133,7 @@ def test_a_wrong_word_gets_one_line_with_the_right_one(cases, one_in, capsys):
         ("mig a b", "mig is not a command; did you mean: zarrlift migrate?"),
         ("verify", "verify needs SRC; expected zarrlift verify [OPTIONS] SRC [DST]"),
         ("model diff a", "model diff needs B; expected zarrlift model diff [OPTIONS] A B"),
-        ("old.zarr 'n w'", "old.zarr is not a command; did you mean: zarrlift migrate old.zarr 'n w'?"),
+        ("old.zarr 'n w'", f"old.zarr is not a command; did you mean: zarrlift migrate old.zarr {QUOTED}?"),
         ("migrate v3 a b", "migrate needs no 'v3', which it always writes; did you mean: zarrlift mi"),
         ("migrate v3 a --storage-options k=hunter2", "migrate needs no 'v3', which it always writes; did"),
         ("remove-metadata v2 a", "remove-metadata is not a command; did you mean: zarrlift finish?"),
