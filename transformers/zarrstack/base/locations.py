@@ -7,6 +7,7 @@ import re
 import weakref
 from collections.abc import Hashable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from zarr.abc.store import Store
@@ -59,7 +60,7 @@ def _own_location(store: Any) -> Location:
         place = ("memory", id(objects))
         return Location(place, _folder(getattr(store, "path", "")), place)
     if (root := getattr(store, "root", None)) is not None:
-        return Location("folder", _folder(os.path.realpath(root)), "folder")
+        return Location("folder", _folder(Path(os.path.realpath(root)).as_posix()), "folder")
     if (system := getattr(store, "fs", None)) is not None:
         system = getattr(system, "sync_fs", system)
         kind = ("file system", type(system))
