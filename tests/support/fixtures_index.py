@@ -51,16 +51,12 @@ class ExpectedArray:
     """May hold NaN and infinities."""
     stored_chunks: int
     """How many chunks have a key."""
-    lossy: bool = False
-    """A lossy filter is at work: the values read are not the values once written, and rightly so."""
     unreadable: str | None = None
     """Why the old writer itself cannot read the array; None if it can. Then there are no values."""
     refused_by_writer: str | None = None
     """Why the writer refuses a document that was edited by hand; the values are those of before the edit."""
     needs: str | None = None
     """The option without which the array is refused by name; None mostly."""
-    blocks: Mapping[str, bytes] = field(repr=False, default_factory=dict)
-    """N5 blocks that are no chunk of an array (varlength, object), as the writer reads them: bytes by key."""
     _entry: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
@@ -77,23 +73,6 @@ class ExpectedArray:
         return self._entry["fill"] is None
 
     @property
-    def fill(self) -> Any:
-        """The fill value as a 0-d little-endian array, or the object itself; None for null.
-
-        Raises ValueError where the old writer makes no value of it (`fill_text` says what it has).
-        """
-        fill = self._entry["fill"]
-        if fill is None:
-            return None
-        if "object" in fill:
-            return unpack(fill["object"])
-        if "hex" not in fill:
-            raise ValueError(f"{self.id}: fill value {fill['repr']} is no {self.dtype}")
-        if self.dtype.itemsize == 0:
-            return np.zeros((), dtype=self.dtype)
-        return np.frombuffer(bytes.fromhex(fill["hex"]), self.little, 1).reshape(())
-
-    @property
     def little(self) -> np.dtype[Any]:
         """The dtype of `values`: the stored one with every number little-endian."""
         return self.dtype.newbyteorder("<")
@@ -106,21 +85,19 @@ class ExpectedArray:
         """
         if self.unreadable is not None:
             raise ValueError(f"{self.id}: {self.unreadable}")
-        return self._values(self._entry)
-
-    @property
-    def written(self) -> npt.NDArray[Any]:
-        """The values once written: the same as `values` but where the old writer misreads its own data.
-
-        Given for an unreadable array too, where they are known (`misread` says so).
-        """
-        if self.unreadable is not None and not self.misread:
-            raise ValueError(f"{self.id}: {self.unreadable}")
-        return self._values(self._entry.get("written", self._entry))
+        entry = self._entry
+        if "objects" in entry:
+            out = np.empty(len(entry["objects"]), dtype=object)
+            for i, packed in enumerate(entry["objects"]):
+                out[i] = unpack(packed)
+            return out.reshape(self.shape)
+        if self.dtype.itemsize == 0:
+            return np.zeros(self.shape, dtype=self.dtype)
+        return np.frombuffer(self.archive.blobs()[entry["values"]].tobytes(), self.little).reshape(self.shape)
 
     @property
     def misread(self) -> bool:
-        """Whether `written` differs: the old writer reads other values, or none, without any lossy filter."""
+        """Whether the old writer reads other values than it wrote, or none, without any lossy filter."""
         return "written" in self._entry
 
     @property
@@ -134,16 +111,6 @@ class ExpectedArray:
     def in_axes(self, axes: Literal["kept", "reversed"]) -> npt.NDArray[Any]:
         """The values in the axis order stored ("kept") or in its reverse; a matter of N5 only."""
         return self.values if axes == self.archive.axes else self.values.T
-
-    def _values(self, entry: Mapping[str, Any]) -> npt.NDArray[Any]:
-        if "objects" in entry:
-            out = np.empty(len(entry["objects"]), dtype=object)
-            for i, packed in enumerate(entry["objects"]):
-                out[i] = unpack(packed)
-            return out.reshape(self.shape)
-        if self.dtype.itemsize == 0:
-            return np.zeros(self.shape, dtype=self.dtype)
-        return np.frombuffer(self.archive.blobs()[entry["values"]].tobytes(), self.little).reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,11 +197,9 @@ def archive(name: str) -> ExpectedArchive:
             order=entry["order"],
             attributes=entry["attributes"],
             stored_chunks=entry["stored_chunks"],
-            lossy=entry.get("lossy", False),
             unreadable=entry.get("unreadable"),
             refused_by_writer=entry.get("refused_by_writer"),
             needs=entry.get("needs"),
-            blocks={key: bytes.fromhex(text) for key, text in entry.get("blocks", {}).items()},
             _entry=entry,
         )
     return out
@@ -334,9 +299,6 @@ class BadCase:
     """The keys one of which a clear error names."""
     readable: bool
     """Reading the true values is as right as refusing; reading others never is."""
-    zarr_2_18: Mapping[str, str]
-    """What zarr-python 2.18 makes of the damaged nodes: "reads", "reads other values", or its error.
-    Of Zarr v2, drafts and N5 only, and only where it was asked."""
 
     @property
     def path(self) -> Path:
@@ -371,7 +333,6 @@ def bad_cases(format: Format = "zarr_v2") -> tuple[BadCase, ...]:
             what=about["what"],
             keys=tuple(about["keys"]),
             readable=about["readable"],
-            zarr_2_18=about.get("zarr_2_18", {}),
         )
         for name, about in sorted(table.items())
     )
