@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.support.convention_trees import applied, archive, array
 from tests.support.documents import layout
+from tests.zarrlift.conventions.trees import applied, archive, array
 from xarray.backends.zarr import FillValueCoder
 
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, SourceDocument

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import zarr
-from tests.support.convention_trees import applied, archive, array
+from tests.zarrlift.conventions.trees import applied, archive, array
 
 import zarrlift
 from zarrlift.conventions import Change, Convention, Recognised, apply

@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.support.convention_trees import Storage, applied, archive
 from tests.support.fixtures_index import archive as fixture
+from tests.zarrlift.conventions.trees import Storage, applied, archive
 
 import zarrlift
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import xarray
-from tests.support.convention_trees import applied, archive, array
 from tests.support.fixtures_index import archive as fixture
+from tests.zarrlift.conventions.trees import applied, archive, array
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode

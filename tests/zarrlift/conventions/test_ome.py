@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import yaozarrs
 import zarr
-from tests.support.convention_trees import Storage, applied, archive, array
 from tests.support.fixtures_index import archive as fixture
+from tests.zarrlift.conventions.trees import Storage, applied, archive, array
 
 import zarrlift
 from zarrlift.conventions.apply import apply_conventions

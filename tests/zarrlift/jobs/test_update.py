@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.bucket import Bucket
-from tests.support.changing_archives import ChangingArchive
 from tests.support.job_archives import later, migrated, other_archive, rewritten, tree, write_archive
 from tests.support.job_processes import Killed, dying
 from tests.support.unpacking import unpacked
+from tests.zarrlift.jobs.changing_archive import ChangingArchive
 from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import zarr
 from aiohttp import web
 from numcodecs import GZip
 from tests.support.bucket import COPIES, Bucket
-from tests.support.changing_archives import once
 from tests.support.job_processes import stopping
 from tests.zarrlift.storage.conftest import Web, files
 
@@ -49,6 +49,20 @@ def deleted(bucket: Bucket) -> None:
 
 def added(bucket: Bucket) -> None:
     bucket.put("in", {MISSING: GZip(0).encode(OTHER)})
+
+
+def once(change: Callable[[], object]) -> Callable[[], None]:
+    """Call for a change: the first caller makes it, and other threads wait until it is complete."""
+    lock, made = threading.Lock(), False
+
+    def call() -> None:
+        nonlocal made
+        with lock:
+            if not made:
+                change()
+                made = True
+
+    return call
 
 
 class Case:

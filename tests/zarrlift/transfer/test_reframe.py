@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.damaged_archives import migrate
-from tests.support.grids import (
+from tests.support.job_archives import tree
+from tests.zarrlift.transfer.grids import (
     DRAFT,
     N5,
     each_reader,
@@ -21,7 +22,6 @@ from tests.support.grids import (
     write_kinds,
     write_numbers,
 )
-from tests.support.job_archives import tree
 
 import zarrlift
 from zarrlift.core.codecs.pipeline import Pipeline

@@ -16,7 +16,8 @@ import pytest
 import zarr
 from numcodecs import Blosc
 from tests.support.damaged_archives import migrate, python
-from tests.support.grids import (
+from tests.support.job_archives import tree
+from tests.zarrlift.transfer.grids import (
     DRAFT,
     N5,
     each_reader,
@@ -27,7 +28,6 @@ from tests.support.grids import (
     write_numbers,
     write_objects,
 )
-from tests.support.job_archives import tree
 from tests.zarrlift.transfer.test_reframe import bits
 
 import zarrlift

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chances import examples
 from tests.support.damaged_archives import migrate
-from tests.support.grids import wish
 from tests.support.job_archives import tree
+from tests.zarrlift.transfer.grids import wish
 from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift

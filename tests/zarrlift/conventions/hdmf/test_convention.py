@@ -14,8 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from tests.support.hdmf_files import CASES, documents, edit, expected, files, fixture, small, write_pickled
 from tests.support.readers import ENVIRONMENTS
+from tests.zarrlift.conventions.hdmf.files import (
+    CASES,
+    documents,
+    edit,
+    expected,
+    files,
+    fixture,
+    small,
+    write_pickled,
+)
 
 import zarrlift
 from zarrlift.core.chain.chain import Chain

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.hdmf_files import documents, edit, fixture, small, write_pickled
+from tests.zarrlift.conventions.hdmf.files import documents, edit, fixture, small, write_pickled
 
 HOOK = """
 import json, os, sys

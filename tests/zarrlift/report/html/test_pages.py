@@ -22,7 +22,7 @@ import pytest
 import zarr
 from tests.support import report_examples as examples
 from tests.support.job_archives import write_archive
-from tests.support.report_examples import HOSTILE, plane, write_hostile, write_images
+from tests.zarrlift.report.html.archives import HOSTILE, plane, write_hostile, write_images
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode

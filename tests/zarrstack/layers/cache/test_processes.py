@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support import cache_worker
 from tests.support.stores import buffer, read
+from tests.zarrstack.layers.cache import cache_worker
 from zarr.storage import LocalStore
 
 from zarrstack.layers.cache.layer import Cache

@@ -6,28 +6,13 @@ import json
 import os
 import random
 import shutil
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import zarrlift
 
 Chunk = tuple[int, ...]
 _CLOCK = 10**9
-
-
-def once(change: Callable[[], object]) -> Callable[[], None]:
-    """Call for a change: the first caller makes it, and other threads wait until it is complete."""
-    lock, made = threading.Lock(), False
-
-    def call() -> None:
-        nonlocal made
-        with lock:
-            if not made:
-                change()
-                made = True
-
-    return call
 
 
 class ChangingArchive:
