@@ -70,6 +70,7 @@ def peak(act):
         tracemalloc.stop()
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("name", CASES)
 def test_readers(name, caplog):
@@ -89,6 +90,7 @@ def test_chunks_that_wait_for_their_shard():
     store.close()
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize(("size", "count"), [(4000, 400), (40, 1500)])
 def test_writes_that_wait(size, count):

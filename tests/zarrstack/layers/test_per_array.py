@@ -116,6 +116,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_zarr_python_alone_refuses_such_an_array_and_harms_nothing(either, way):
     create(either)
@@ -189,6 +190,7 @@ def siblings(store):
         yield group["b"][...]
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("path", ["", "g"])
 def test_a_group_with_such_an_array_is_written_without_consolidated_metadata(either, path):
     array = create(either)
@@ -353,6 +355,7 @@ def put_field(store, entries, path="g/a"):
     put(store, path, document(store, path) | {"storage_transformers": entries})
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("entries", "error", "words"),
     [

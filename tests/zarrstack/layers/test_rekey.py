@@ -125,6 +125,7 @@ class TestV2Below(LayerTests):
         return [Rekey(rules=[Chunks(arrays={"a": 2, "data/root/a": 1}), Prefix(below="old")])]
 
 
+@pytest.mark.slow
 class TestOverFiles(InAFolder, LayerTests):
     examples = steps = 5
 

@@ -108,6 +108,7 @@ class TestTheStoreItselfIsTheArray(LayerTests):
         return [Sharding(chunks_per_shard=[4], **RATIFIED)]
 
 
+@pytest.mark.slow
 class TestOverFiles(InAFolder, LayerTests):
     examples = steps = 5
 
@@ -355,6 +356,7 @@ def bad_shard(bad: bytes | tuple[int, int], form: IndexFormat) -> bytes:
     return encoded + PAYLOAD if at_start else PAYLOAD + encoded
 
 
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("proof", [2**16, 0], ids=["one read", "a read apart"])
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)

@@ -62,6 +62,7 @@ def opened(store, mode="r+"):
 # -- what is kept -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize(
     "options",
     [

@@ -320,6 +320,7 @@ def test_a_read_only_copy_sees_it(tmp_path, bottom):
         put(twin, "a/0", b"2")
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_dask_writes_through_it(tmp_path, scheduler):
     store = stack(LocalStore(tmp_path), WriteBack())
@@ -530,6 +531,7 @@ def test_what_waits_is_stored_when_the_interpreter_exits(tmp_path, end):
 SILENT = "import zarrstack.layers.write_back.waiting as w; w.Budget.store = lambda *_, **__: asyncio.sleep(0)"
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("error", "end", "why"),
     [
