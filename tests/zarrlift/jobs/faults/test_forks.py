@@ -16,12 +16,12 @@ from tests.zarrlift.jobs.faults.test_kills import assert_whole_where_visible, ru
 
 import zarrlift
 
-SIDE = 50
+SIDE = 45
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """2,500 chunks of a few bytes: as many as are worth a fork."""
+    """2,025 chunks of a few bytes: as many as are worth a fork."""
     path = tmp_path_factory.mktemp("tiny") / "source.zarr"
     path.mkdir()
     document = {
