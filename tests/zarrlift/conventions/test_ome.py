@@ -451,7 +451,6 @@ def _edit(path, change) -> None:
     path.write_text(json.dumps(document))
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("version", "change"),
     [

@@ -180,7 +180,6 @@ def test_metadata_that_is_not_converted_is_one_note_of_its_option(option: str, t
 # ----- the witness
 
 
-@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("version", ["0.5", "0.6"])
 @pytest.mark.parametrize(
     ("path", "change"),

@@ -55,12 +55,12 @@ def _shards(path: Path) -> Path:
 
 
 RESULTS: dict[str, tuple[Callable[[Path], Path], dict[str, Any]]] = {
+    "two passes": (_rows, {"chunks": "-1,2", "shards": "none"}),
     "fill values omitted": (_with_fill_values, {"drop_empty": True}),
     "fill values omitted from other chunks": (_with_fill_values, {"drop_empty": True, "chunks": "16"}),
     "fill values omitted from shards": (_with_fill_values, {"drop_empty": True, "shards": "2x"}),
     "shards taken apart": (_shards, {"shards": "none"}),
     "other shards": (_shards, {"chunks": "8", "shards": "4x"}),
-    "two passes": (_rows, {"chunks": "-1,2", "shards": "none"}),
 }
 
 

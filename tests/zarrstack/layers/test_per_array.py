@@ -355,7 +355,6 @@ def put_field(store, entries, path="g/a"):
     put(store, path, document(store, path) | {"storage_transformers": entries})
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("entries", "error", "words"),
     [

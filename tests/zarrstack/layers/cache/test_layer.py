@@ -536,7 +536,6 @@ class TestFullMemory(TestSmallMemory):
         return [Cache(memory_bytes=3000, when_full="keep")]
 
 
-@pytest.mark.slow
 class TestFolder(LayerTests):
     """Stacks over one place share its tier, so that zarr's tests see what they write past the stack."""
 
