@@ -60,7 +60,7 @@ def failing(name: str, number: int, unreadable: str, monkeypatch: pytest.MonkeyP
     real: Callable[..., Any] = getattr(os, name)
 
     def fail_only(path: Any) -> None:
-        if isinstance(path, str | os.PathLike) and os.fspath(path).endswith(unreadable):
+        if isinstance(path, str | os.PathLike) and os.fspath(path).replace(os.sep, "/").endswith(unreadable):
             raise OSError(number, os.strerror(number), os.fspath(path))
 
     def fail(path: Any, *arguments: Any, **options: Any) -> Any:

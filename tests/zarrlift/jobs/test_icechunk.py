@@ -376,7 +376,7 @@ def test_an_update_of_a_batch_is_refused_for_that_archive(source, url, tmp_path)
 def virtual(url: str, tmp_path: Path) -> str:
     """A repository with an array whose only chunk is a part of a file."""
     (tmp_path / "data.bin").write_bytes(b"head" + np.arange(4, dtype="<u4").tobytes())
-    prefix = f"file://{tmp_path}/"
+    prefix = f"{tmp_path.as_uri()}/"
     config = icechunk.RepositoryConfig.default()
     config.set_virtual_chunk_container(
         icechunk.VirtualChunkContainer(prefix, icechunk.local_filesystem_store(str(tmp_path)))

@@ -197,7 +197,7 @@ def test_a_large_shard_goes_in_parts(bucket, tmp_path) -> None:
         tmp_path / "a.zarr", bucket.url("out"), recipe=recipe, job=job, dest_storage_options=bucket.options
     )
     assert outcome.ok, outcome.problems
-    assert bucket.asked["parts"] == -(-chunks * size // PART)
+    assert bucket.asked["parts"] >= -(-chunks * size // PART)
     assert zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "local", recipe=recipe).ok
     assert bucket.stored("out") == files(tmp_path / "local")
 

@@ -62,7 +62,7 @@ def _is_lmdb(page: bytes) -> bool:
     return page[16:20] in (b"\xde\xc0\xef\xbe", b"\xbe\xef\xc0\xde")
 
 
-_DUMB: Final = re.compile(rb"'[^'\n]+', \(\d+, \d+\)\n")
+_DUMB: Final = re.compile(rb"'[^'\n]+', \(\d+, \d+\)\r?\n")
 """First line of the index of a `dbm.dumb` database (CPython `dbm/dumb.py`), with a key of Zarr."""
 _GDBM: Final = frozenset({0x13579ACD, 0x13579ACE, 0x13579ACF})
 _BERKELEY: Final = 0x00061561
