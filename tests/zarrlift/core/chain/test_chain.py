@@ -243,7 +243,8 @@ def test_who_reads_a_feature_is_what_the_table_says(reader: str, tmp_path: Path)
         case = CASES[feature]
         only_newer = feature in newer and reader == "zarr-python"
         expected = newer[feature] if only_newer else reader in reading(features_of(case)).able
-        assert reads(tmp_path / feature, case, reader) is expected
+        folder = tmp_path / str([*CASES].index(feature))  # some names are none for files
+        assert reads(folder, case, reader) is expected
 
     try_each(CASES, check)
 
