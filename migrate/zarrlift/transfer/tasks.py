@@ -43,8 +43,10 @@ class Task:
     """Those of the source's objects, if reads are compared with the listing."""
 
     def first_key(self) -> str:
-        """The key of the first object that the task reads."""
+        """The key of the first object that the task reads, or else the place of the array's objects."""
         indexes = self.indexes if self.sources is None else self.sources
+        if not len(indexes):
+            return self.move.source.prefix(self.move.path)
         layout = self.move.source
         return layout.key(self.move.path, layout.objects.coordinates(int(indexes[0])))
 
@@ -111,7 +113,7 @@ class Tasks:
 def _touching(blocks: Indexes, of: Grid, grid: Grid) -> Indexes:
     """Ascending linear indexes of the cells of a grid that overlap some blocks of another one."""
     near = [touching(of.coordinates(block), of, grid) for block in blocks.tolist()]
-    return np.unique(np.concatenate(near))
+    return np.unique(np.concatenate([blocks[:0], *near]))  # of no block, none
 
 
 def pass_numbers(plan: ArrayPlan, *, first_pass: bool) -> range:
