@@ -19,6 +19,7 @@ from tests.zarrlift.storage.conftest import files, fill
 from zarr.storage import FsspecStore, MemoryStore, StorePath, WrapperStore
 
 import zarrlift
+from zarrlift.storage.local.files import WRITTEN
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote.async_storage import settled
 from zarrlift.storage.remote.store_storage import StoreStorage
@@ -202,3 +203,23 @@ def test_both_ends_share_a_dictionary_to_which_others_write(kind: str, archive: 
     result = open_storage(destination)
     found = {key: result.get(key) for key in result.list_prefix("")}
     assert found == files(tmp_path / "expected.zarr")
+
+
+# What is asked of a store for a document
+
+
+@pytest.mark.parametrize("size", [1, 16 << 20, (16 << 20) + 1, (16 << 20) + 2])
+def test_no_store_is_asked_for_more_of_a_document_than_most_have(size: int) -> None:
+    """zarr's LocalStore takes memory for a range before it reads it, and limits are up to 4 GiB."""
+    asked: list[int] = []
+
+    class Noting(MemoryStore):
+        async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+            asked.append(byte_range.end)
+            return await super().get(key, prototype, byte_range)
+
+    content = b"x" * size
+    storage = StoreStorage(Noting({"a": zarr.core.buffer.cpu.Buffer.from_bytes(content)}))
+    assert storage.get("a", WRITTEN) == content
+    most = (16 << 20) + 1
+    assert asked == ([most] if size < most else [most, WRITTEN.most + 1])

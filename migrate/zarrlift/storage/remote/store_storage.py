@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 HTTP: Final = frozenset({"http", "https"})
 _OURS: Final = frozenset({"asynchronous", "skip_instance_cache", "loop"})
 """Options that determine how a file system is used, not which one it is."""
+_AT_ONCE: Final = 16 << 20
+"""Bytes of a document that are asked for at first: `LocalStore` takes memory for all of a range."""
 _RANGED: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory", "file", "local"}
 )
@@ -89,14 +91,19 @@ class StoreStorage(RemoteStorage):
         return type(inner), inner.storage_args, options
 
     async def read(self, place: str, limit: ReadLimit, version: Version | None) -> bytes | None:
-        """Of a document, its first bytes; its size is requested first if a range may exceed an object."""
+        """Of a document, its first bytes; its size is requested first if a range may exceed an object.
+
+        A long document is read again as a whole, so that it is of one moment.
+        """
         if self._files is not None and not protocols(self._store) & _RANGED:
             head = await self.head(place)
             if head is None:
                 return None
             limit.check(head.size or 0)
         elif limit.kind == "document":
-            data = await self.read_part(place, slice(0, limit.most + 1), None)
+            data = await self.read_part(place, slice(0, min(limit.most, _AT_ONCE) + 1), None)
+            if data is not None and len(data) > _AT_ONCE:
+                data = await self.read_part(place, slice(0, limit.most + 1), None)
             if data is not None and len(data) > limit.most:
                 raise limit.too_large(f"more than {limit.most} bytes")
             return data
