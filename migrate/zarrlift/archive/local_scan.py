@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
 from math import prod
-from typing import Final, final
+from typing import Final
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 
@@ -27,8 +27,8 @@ from .nodes import Layout
 _BATCH: Final = 4096
 """Number of entries of a directory that are interpreted together."""
 _FEW: Final = 16
-"""Number of names in a directory up to which they are looked up among those of earlier ones."""
-_MAX_KNOWN: Final = 1 << 10
+"""Number of names in a directory up to which they are looked up among those of earlier arrays."""
+_MAX_REMEMBERED: Final = 1 << 10
 _MAX_NAMED_UNCLAIMED: Final = 5
 _NO_FILES_NAMED: Final = 20
 
@@ -78,31 +78,23 @@ def scan(
     return _Scan(storage, path, layout, children, follow_links, names_only, ChunkScan(collect)).found
 
 
-@final
 class _Names:
     """How names below an array are read, which is the same for all arrays of one layout."""
 
     def __init__(self, layout: Layout) -> None:
         keys, ndim = layout.keys, len(layout.shape)
-        self.layout = layout
-        self.objects = layout.objects
-        self.any = isinstance(keys, PatternKeys)
-        self.nested = keys.depth(ndim) > 1 and not self.any
+        self.keys, self.objects = keys, layout.objects
+        self.by_pattern = isinstance(keys, PatternKeys)
+        self.nested = keys.depth(ndim) > 1 and not self.by_pattern
         self.head, self.lead = _head(keys) if self.nested else ("", "")
         self.axes = _axes(keys, ndim)
-        self._known: dict[str, int] = {}
+        self._index = lru_cache(_MAX_REMEMBERED)(lambda name: listed_indexes([name], keys, self.objects)[0])
 
     def indexes(self, names: list[str]) -> list[int]:
         """The linear index of the chunk of each name, or NO_CHUNK."""
         if len(names) > _FEW:
-            return listed_indexes(names, self.layout.keys, self.objects)
-        try:
-            return [self._known[name] for name in names]  # as in the array before
-        except KeyError:
-            indexes = listed_indexes(names, self.layout.keys, self.objects)
-        if len(self._known) < _MAX_KNOWN:
-            self._known.update(zip(names, indexes, strict=True))
-        return indexes
+            return listed_indexes(names, self.keys, self.objects)
+        return [self._index(name) for name in names]  # mostly those of the array before
 
 
 _names_of: Final = IdentityCache(_Names)
@@ -132,7 +124,7 @@ class _Scan:
         if names_only:
             storage.refuse_links(place)
         try:
-            if names.any:
+            if names.by_pattern:
                 self._any(directory, "")
             elif names.nested:
                 self._deep(directory, 0, 0, names.head)

@@ -29,7 +29,7 @@ from ..formats.tree.walk import passed_over
 from ..planning.inventories import Inventories, SourceInventory, changed_keys, digest, digests
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..storage.base import Storage
-from ..storage.giving_up import Threads
+from ..storage.giving_up import Threads, result_of
 from ..storage.local.files import exists
 from ..storage.local.storage import LocalStorage
 from ..storage.versions import Timestamp
@@ -101,7 +101,7 @@ class SourceCheck:
         if self._times is not None:
             return lambda: self._each(plans)
         futures = [self.threads.submit(self._array, plan, None) for plan in plans]
-        return lambda: [future.result() for future in futures]
+        return lambda: [result_of(future) for future in futures]
 
     @cached_property
     def threads(self) -> Threads:

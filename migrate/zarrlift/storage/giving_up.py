@@ -88,7 +88,7 @@ def result_of(future: Future[T]) -> T:
     """The result of a future, unless Ctrl-C comes first, which ends no wait of Windows that has no end."""
     while True:
         try:
-            return future.result(timeout=system.longest_wait)
+            return future.result(timeout=system.wait_seconds)
         except TimeoutError:
             if future.done():  # perhaps an error of the work
                 return future.result()

@@ -28,7 +28,7 @@ from ...planning.inventories import SourceInventory
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.options import Places
 from ...storage.base import Storage
-from ...storage.giving_up import Threads
+from ...storage.giving_up import Threads, result_of
 from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import open_storage
 from ...storage.transformer_stack import with_layers
@@ -182,7 +182,7 @@ def _answers(
     with Threads(_AT_ONCE, "zarrlift-list") as threads:
         while batch := [threads.submit(ask) for ask in islice(questions, _BATCH)]:
             for future in batch:
-                yield future.result()
+                yield result_of(future)
 
 
 def _missing(

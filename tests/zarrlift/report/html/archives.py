@@ -29,7 +29,7 @@ def plane(height: int = 96, width: int = 128) -> np.ndarray:
 
 
 def write_images(path: Path) -> Path:
-    """A multiscale with labels, colours, and an array that is no image."""
+    """A multiscale with labels, colours, and an array that is not an image."""
     root = zarr.open_group(str(path), mode="w", zarr_format=2)
     names = [{"name": name, "type": "space"} for name in "zyx"]
     scale = [{"type": "scale", "scale": [1, 1, 1]}]
