@@ -32,7 +32,6 @@ from tests.support.unpacking import FIXTURES, unpacked
 
 Format = Literal["zarr_v2", "n5", "zarr_v1", "zarr_v3_draft"]
 FORMATS: tuple[Format, ...] = ("zarr_v2", "n5", "zarr_v1", "zarr_v3_draft")
-_SUFFIX = ".expected.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,35 +150,41 @@ class ExpectedArchive:
 
     def blobs(self) -> Mapping[str, npt.NDArray[np.uint8]]:
         """The raw values of the arrays, by the names the expectations use."""
-        return _blobs(_beside(self.name, ".expected.npz"))
+        return _blobs(*_place(self.name))
 
 
 @cache
 def archives(format: Format = "zarr_v2") -> tuple[ExpectedArchive, ...]:
     """Every archive of a format, sorted by name."""
     root = FIXTURES if format != "zarr_v2" else FIXTURES / format
-    # `sharded.expected.json` of the draft has a form of its own, which the sharding layer's tests read.
-    files = [p for p in (FIXTURES / format).rglob("*" + _SUFFIX) if p.name != "sharded" + _SUFFIX]
-    names = (p.relative_to(root).as_posix().removesuffix(_SUFFIX) for p in files)
+    folders = [file.parent for file in (FIXTURES / format).rglob("expected.json")]
+    names = ((folder.relative_to(root) / name).as_posix() for folder in folders for name in entries(folder))
     return tuple(archive(name) for name in sorted(names))
 
 
-def _beside(name: str, suffix: str) -> Path:
-    """The file of an archive's expectations."""
+@cache
+def entries(folder: Path) -> Mapping[str, Any]:
+    """What is expected of the archives in a writer's folder, by their names there."""
+    document: Mapping[str, Any] = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+    return document
+
+
+def _place(name: str) -> tuple[Path, str]:
+    """The folder of an archive, and its name there."""
     root = FIXTURES if name.partition("/")[0] in FORMATS else FIXTURES / "zarr_v2"
-    return root / (name + suffix)
+    return (root / name).parent, (root / name).name
 
 
 @cache
 def archive(name: str) -> ExpectedArchive:
     """The archive of this name, such as `zarr-2.18/people/ocean` or `n5/z5py/types`."""
-    file = _beside(name, _SUFFIX)
-    document = json.loads(file.read_text(encoding="utf-8"))
+    folder, inside = _place(name)
+    document = entries(folder)[inside]
     location = document["location"]
     found: dict[str, ExpectedArray] = {}
     out = ExpectedArchive(
         name=name,
-        file=(file.parent / location["path"]).relative_to(FIXTURES).as_posix(),
+        file=(folder / location["path"]).relative_to(FIXTURES).as_posix(),
         kind=location["kind"],
         prefix=location["prefix"],
         axes=location.get("axes", "kept"),
@@ -279,9 +284,10 @@ def _field(field: Any) -> Any:
 
 
 @cache
-def _blobs(file: Path) -> Mapping[str, npt.NDArray[np.uint8]]:
-    with np.load(file, allow_pickle=False) as data:
-        return {name: data[name] for name in data.files}
+def _blobs(folder: Path, archive: str) -> Mapping[str, npt.NDArray[np.uint8]]:
+    with np.load(folder / "expected.npz", allow_pickle=False) as data:
+        names = [name for name in data.files if name.startswith(archive + "/")]
+        return {name.removeprefix(archive + "/"): data[name] for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

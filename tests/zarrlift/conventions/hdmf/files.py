@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.support.fixtures_index import entries
 from tests.support.unpacking import FIXTURES, unpacked
 
 OLD = ("0.11", "0.12", "0.13")
@@ -27,11 +27,9 @@ def fixture(version: str, name: str) -> Path:
     return unpacked(f"hdmf/{version}/{name}")
 
 
-@cache
 def expected(version: str, name: str) -> dict[str, Any]:
     """What the writer reads of each file of a fixture."""
-    document = json.loads((FIXTURES / "hdmf" / version / f"{name}.expected.json").read_text(encoding="utf-8"))
-    files: dict[str, Any] = document["files"]
+    files: dict[str, Any] = entries(FIXTURES / "hdmf" / version)[name]["files"]
     return files
 
 
