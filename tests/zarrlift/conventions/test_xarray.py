@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray
-import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs import VLenUTF8
@@ -282,27 +281,6 @@ def test_objects_that_become_text_are_masked_like_text() -> None:
 
 
 STATED = ["-", "-9", 9, 300, 2.5, True, "NaN", [9], ["-"], [1, 2], "AAAAAAAAIsA=", "", -1]
-
-
-@pytest.mark.parametrize("dtype", ["f8", "S3", "m8[s]"])
-def test_xarray_shows_the_same_whatever_the_attribute_says(dtype: str, tmp_path: Path) -> None:
-    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
-    values = np.array([b"ab", b"-", b"-9"] if dtype == "S3" else [1, 9, 3]).astype(dtype)
-    for number, stated in enumerate(STATED):
-        array = group.create_array(f"v{number}", data=values, fill_value=None)
-        array.attrs.update({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": stated})
-
-    def shown(place: Path, version: int) -> dict[Any, list[str]]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            dataset = xarray.open_zarr(place, chunks=None, consolidated=False, zarr_format=version)
-            return {name: [str(value) for value in each.values.flat] for name, each in dataset.items()}
-
-    before = shown(tmp_path / "a.zarr", 2)
-    assert zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr").ok
-    assert shown(tmp_path / "b.zarr", 3) == before
-    report = zarrlift.verify(tmp_path / "a.zarr", tmp_path / "b.zarr", full=True)
-    assert report.ok, report
 
 
 # ----- whatever an archive says

@@ -181,12 +181,6 @@ def test_a_url_is_taken_for_what_lies_there(name):
     assert layouts(there) == layouts(describe(open_storage(root)))
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-def test_an_archive_is_found_below_folders_that_no_document_makes(name, tmp_path):
-    shutil.copytree(archive(name).path, tmp_path / "it/lies/here")
-    assert detect(open_storage(tmp_path / "it")) == NAMES[archive(name).format]
-
-
 def test_links_do_not_lead_the_search_astray(tmp_path):
     storage = tree(tmp_path, {"a/x.txt": b""})
     (tmp_path / "a/loop").symlink_to(tmp_path)
@@ -387,11 +381,6 @@ def test_the_file_system_of_references_is_refused(url: str, tmp_path: Path) -> N
     assert told.startswith(f"{url} names references, not an archive")
     with pytest.raises(UsageError, match="names references"):
         zarrlift.migrate(file.parent / "old.zarr", url, job=tmp_path / "job.db")
-
-
-def test_files_that_tifffile_refers_to_are_refused_by_name() -> None:
-    told = refused(unpacked("zarr_v2/zarr-2.18-tiff/tiff") / "sequence/references.json")
-    assert "is a file of references" in told
 
 
 def test_an_attribute_called_record_size_makes_no_references(tmp_path: Path) -> None:

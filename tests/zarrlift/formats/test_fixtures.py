@@ -91,6 +91,7 @@ def test_an_archive_by_an_old_writer_is_described(expected, reads):
         if before.refused_by_writer is None and before.needs is None and not n5_written:
             assert member.fill_is_null == before.fill_is_null
         if draft:
+            assert not any(p.kind == "stray" or "chunks without" in p.message for p in archive.all_problems())
             inventory = take_inventory(storage, path, layout)
             assert inventory.unclaimed_count == 0
             assert layout.frame is not None or len(inventory.indexes) == before.stored_chunks

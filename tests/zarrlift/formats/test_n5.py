@@ -20,9 +20,6 @@ from tests.zarrlift.storage.conftest import in_memory
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode, GroupNode
-from zarrlift.core.codec_spec import CodecSpec
-from zarrlift.core.grid.chunk_keys import N5Keys
-from zarrlift.core.grid.frames import N5Blocks
 from zarrlift.planning.planner import make_plan
 from zarrlift.recipe.recipe import Recipe
 from zarrstack.core.errors import ZarrstackError
@@ -52,23 +49,6 @@ def one(root, document, **options):
 
 
 # ----- one dataset
-
-
-def test_axes_are_shown_reversed(tmp_path):
-    layout = one(tmp_path, DATASET).layout
-    assert (layout.shape, layout.chunk_shape) == ((3, 5, 7), (2, 2, 4))
-    assert layout.chain.codecs == (CodecSpec("bytes", {"endian": "big"}), CodecSpec("gzip", {"level": 6}))
-    assert (layout.keys, layout.frame) == (N5Keys("reversed"), N5Blocks("reversed"))
-    assert layout.key("", (0, 1, 2)) == "2/1/0"
-    assert layout.fill_value == 0
-
-
-def test_axes_kept_need_a_transpose(tmp_path):
-    layout = one(tmp_path, DATASET, axes="kept").layout
-    assert (layout.shape, layout.chunk_shape) == ((7, 5, 3), (4, 2, 2))
-    assert layout.chain.codecs[0] == CodecSpec("transpose", {"order": [2, 1, 0]})
-    assert (layout.keys, layout.frame) == (N5Keys("kept"), N5Blocks("kept"))
-    assert layout.key("", (2, 1, 0)) == "2/1/0"
 
 
 PER_AXIS = {
@@ -180,13 +160,6 @@ def test_a_broken_document_above_datasets_is_a_groups(tmp_path):
     assert not node(archive, "group/a").refused
 
 
-@pytest.mark.parametrize("name", [".zarray", ".zgroup", "zarr.json"])
-def test_two_formats_at_one_node_are_refused_unless_n5_was_asked_for(name, tmp_path):
-    entries = {"attributes.json": DATASET, name: {"zarr_format": 2}}
-    assert "two formats" in messages(node(read(tmp_path, entries)))
-    assert not node(read(tmp_path, entries, only=True)).refused
-
-
 @pytest.mark.parametrize(
     ("version", "severity"),
     [
@@ -239,9 +212,6 @@ def test_blocks_outside_the_grid_are_strays(tmp_path):
     assert note.severity == "note"
     assert (note.message, note.found) == ("objects of no chunk are not copied", "2: '0/3', '2'")
     assert plan.arrays[0].chunks == 1
-
-
-# ----- other storages
 
 
 # N5 arrays whose blocks hold no values: the plan says so, whether their document does or not.

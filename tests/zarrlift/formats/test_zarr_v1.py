@@ -13,9 +13,7 @@ from tests.support.chances import examples, json_values
 from tests.support.v2_trees import messages, node, tree, zarr_v1
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
-from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.formats.zarr_v1 import in_v2_terms
-from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import MetadataError, UnsupportedError, ZarrstackError
 
 # All members that the section "Metadata" of the specification asks for.
@@ -56,50 +54,6 @@ def test_lzma_filters_are_said_for_raw_streams_only():
         options = {"format": number, "check": 0, "preset": None, "filters": filters}
         document = in_v2_terms(meta(compression="lzma", compression_opts=options))
         assert document["compressor"]["filters"] == kept
-
-
-def test_a_sound_document(tmp_path):
-    array = one(tmp_path, META)
-    assert array.problems == ()
-    layout = array.layout
-    assert (layout.shape, layout.chunk_shape) == ((600, 90), (50, 30))
-    assert layout.data_type.name == "float64"
-    blosc = {"cname": "zstd", "clevel": 7, "shuffle": "shuffle", "typesize": 8, "blocksize": 0}
-    assert layout.chain.codecs == (CodecSpec("bytes", {"endian": "little"}), CodecSpec("blosc", blosc))
-    assert layout.keys == KeyEncoding("v2", ".")
-    assert array.fill_is_null
-
-
-COMPRESSIONS = {
-    "blosc": (
-        META["compression_opts"],
-        {"id": "blosc", "cname": "zstd", "clevel": 7, "shuffle": 1, "blocksize": 0},
-    ),
-    "zlib": (1, {"id": "zlib", "level": 1}),
-    "gzip": (4, {"id": "zlib", "level": 4}),
-    "bz2": (9, {"id": "bz2", "level": 9}),
-    "lzma": (
-        {"check": 0, "filters": None, "format": 1, "preset": 1},
-        {"id": "lzma", "check": 0, "filters": None, "format": 1, "preset": 1},
-    ),
-    "none": (None, None),
-    None: (None, None),
-}
-
-
-@pytest.mark.parametrize("compression", COMPRESSIONS, ids=str)
-def test_compressions_in_v2_terms(compression, tmp_path):
-    options, compressor = COMPRESSIONS[compression]
-    document = meta(compression=compression, compression_opts=options)
-    assert in_v2_terms(document)["compressor"] == compressor
-    assert one(tmp_path, document).problems == ()
-
-
-@pytest.mark.parametrize("compression", COMPRESSIONS, ids=str)
-def test_only_blosc_chunks_lie_in_order_f(compression, tmp_path):
-    document = meta(compression=compression, compression_opts=COMPRESSIONS[compression][0], order="F")
-    names = [codec.name for codec in one(tmp_path, document).layout.chain.codecs]
-    assert ("transpose" in names) == (compression == "blosc")
 
 
 @pytest.mark.parametrize(

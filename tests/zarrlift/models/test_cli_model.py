@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from zarr.storage import MemoryStore
 from zarrlift import models
 from zarrlift.cli import main
 from zarrlift.errors import JobError
-from zarrlift.models.model_storage import ModelStorage
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
 from zarrstack.core.errors import MetadataError, UsageError
@@ -91,17 +89,6 @@ def test_show_json_is_one_document(run):
     assert document["command"] == "model show"
     assert document["result"].keys() == {"format", "model", "problems"}
     assert document["result"]["model"] == models.show(OCEAN).model
-
-
-@pytest.mark.parametrize(("levels", "code"), [(190, 0), (250, 2)])
-def test_show_of_a_deep_hierarchy(levels, code, run, tmp_path):
-    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-    model = models.unflatten({"/".join("a" * levels): group})
-    (tmp_path / "deep.json").write_text(json.dumps(model))
-    assert json.loads(run("show", tmp_path / "deep.json")[0]) == model
-    out, _ = run("show", tmp_path / "deep.json", "--json", code=code)
-    assert ("too deep" in out) == (code == 2)
-    run("schema", tmp_path / "deep.json")
 
 
 def test_a_url_is_shown_without_its_secrets(run, tmp_path):
@@ -286,21 +273,6 @@ def failing(monkeypatch):
 
 
 @pytest.mark.parametrize("migrated", [False, True], ids=["v2", "v3"])
-@pytest.mark.parametrize("source", [OCEAN_PATH, CELLS_PATH], ids=["ocean", "cells"])
-def test_what_is_made_is_read_by_zarr(source, migrated, tmp_path):
-    shown = models.show(source, migrated=migrated)
-    created = models.create(shown, tmp_path / "made")
-    flat = models.flatten(shown.model)
-    group = zarr.open_group(tmp_path / "made", mode="r")
-    assert {path for path, _ in group.members(max_depth=None)} == flat.keys() - {""}
-    assert (created.arrays, created.groups) == (
-        sum("shape" in node for node in flat.values()),
-        sum("shape" not in node for node in flat.values()),
-    )
-    assert not any(part in name for name in files(tmp_path / "made") for part in ("partial", ".zarrlift"))
-
-
-@pytest.mark.parametrize("migrated", [False, True], ids=["v2", "v3"])
 def test_the_root_comes_last_and_groups_after_what_is_in_them(migrated, tmp_path, failing):
     seen = failing(10**6)
     models.create(CELLS_PATH, tmp_path / "made", migrated=migrated)
@@ -447,14 +419,3 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError):
         models.create(OCEAN_PATH, tmp_path / "file")
-
-
-def test_a_model_is_a_place_that_cannot_be_written():
-    storage = ModelStorage(models.flatten(models.show(OCEAN_PATH).model), url="here")
-    with pytest.raises(NotImplementedError):
-        storage.put("a", b"")
-    with pytest.raises(NotImplementedError):
-        storage.delete("a")
-    assert sorted(dict(zarr.open_group(storage.zarr_store(), mode="r").members())) == sorted(
-        name for name in os.listdir(OCEAN_PATH) if not name.startswith(".")
-    )

@@ -160,15 +160,6 @@ def test_byte_ranges_are_those_of_the_whole_object(path: str, part: object) -> N
         assert view.get_sync(key, byte_range=part).to_bytes() == cut
 
 
-def test_names_below_a_path() -> None:
-    view = view_of(open_storage(OCEAN))
-    assert {"zarr.json", "sst", "lat"} <= set(collected(view.list_dir("")))
-    assert {"zarr.json", "c"} == set(collected(view.list_dir("sst")))
-    assert set(collected(view.list_dir("sst/c"))) == {
-        key.split("/")[2] for key in collected(view.list_prefix("sst/c/"))
-    }
-
-
 def test_nothing_can_be_written() -> None:
     group = zarrlift.open(OCEAN)
     assert group.read_only
@@ -277,15 +268,6 @@ def test_a_recipe_changes_what_is_shown() -> None:
     array = zarrlift.open(OCEAN, path="sst", recipe=recipe)
     assert array.dtype == np.float64
     assert np.array_equal(array[:], archive("zarr-2.18/people/ocean")["sst"].values)
-
-
-def test_xarray_reads_a_view() -> None:
-    import xarray
-
-    store = zarrlift.open(OCEAN).store
-    shown = xarray.open_zarr(store, consolidated=None)
-    assert shown["sst"].dims == ("time", "lat", "lon")
-    xarray.testing.assert_equal(shown.load(), xarray.open_zarr(OCEAN).load())
 
 
 def test_a_link_out_of_the_archive_is_followed_only_if_that_is_meant(tmp_path: Path) -> None:

@@ -137,19 +137,6 @@ def test_the_result_is_consolidated_as_the_source_is(tmp_path: Path) -> None:
     assert entries["acquisition/second"]["attributes"]["_LINKS"][0]["path"] == "/acquisition/first/data"
 
 
-@pytest.mark.slow
-def test_verify_looks_at_every_value_of_both(tmp_path: Path) -> None:
-    source = fixture("0.13", "session") / "session.nwb.zarr"
-    assert zarrlift.migrate(source, tmp_path / "result.zarr").ok
-    assert zarrlift.verify(source, tmp_path / "result.zarr", full=True).ok
-    edit(
-        tmp_path / "result.zarr" / "acquisition/second/zarr.json",
-        lambda found: found["attributes"]["_LINKS"][0].update(path="/acquisition/first/timestamps"),
-    )
-    report = zarrlift.verify(source, tmp_path / "result.zarr", full=True)
-    assert [node for node, _ in report.differences if node] == ["acquisition/second"]
-
-
 def test_numbers_and_text_move_as_they_lie(tmp_path: Path) -> None:
     source = fixture("0.13", "session") / "session.nwb.zarr"
     routes = {array.path: array.route.name for array in planned(source).arrays}
@@ -226,28 +213,6 @@ def test_the_witness_that_looks_at_the_result_alone_sees(
 
 
 # ----- by other ways
-
-
-@pytest.mark.slow
-def test_processes_and_resumed_jobs_read_objects_alike(tmp_path: Path) -> None:
-    source = fixture("0.13", "builders") / "builders.zarr"
-    plan = planned(source)
-    assert zarrlift.Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
-    assert zarrlift.migrate(source, tmp_path / "threads.zarr").ok
-    assert zarrlift.migrate(source, tmp_path / "processes.zarr", executor="processes", workers=2).ok
-    one, other = (
-        {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-        for root in (tmp_path / "threads.zarr", tmp_path / "processes.zarr")
-    )
-    assert one == other
-
-
-@pytest.mark.slow
-def test_a_zip_file_is_read_like_a_folder(tmp_path: Path) -> None:
-    source = fixture("0.13", "session") / "session.nwb.zarr"
-    packed = shutil.make_archive(str(tmp_path / "packed"), "zip", source)
-    assert zarrlift.migrate(packed, tmp_path / "result.zarr").ok
-    assert zarrlift.verify(source, tmp_path / "result.zarr", full=True).ok
 
 
 def test_a_view_shows_what_a_migration_would_write(tmp_path: Path) -> None:

@@ -17,38 +17,6 @@ from zarrlift.core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar, v2_ob
 from zarrlift.core.data_types.v3 import NAT, DataType
 from zarrstack.core.errors import MetadataError, UnsupportedError
 
-READ = {
-    "bool": ("|b1", "?"),
-    "int8": ("|i1", "i1"),
-    "little": ("<i2", "<i2"),
-    "big": (">f8", ">f8"),
-    "complex": (">c16", ">c16"),
-    "text": (">U5", ">U5"),
-    "bytes": ("|S5", "S5"),
-    "void": ("|V12", "V12"),
-    "object": ("|O", "O"),
-    "time": ("<M8[ns]", "<M8[ns]"),
-    "scaled time": (">m8[25s]", ">m8[25s]"),
-    "time without unit (zarr-python 3.1.6)": ("<M8", "<M8"),
-    "span without unit": ("<m8", "<m8"),
-    "byte order of one byte (NCZarr, jzarr)": ("<u1", "u1"),
-    "byte order of bytes (NCZarr)": (">S1", "S1"),
-    "struct": ([["a", ">i4"], ["b", "|S3"]], [("a", ">i4"), ("b", "S3")]),
-    "nested": ([["a", [["b", "<f4"]]]], [("a", [("b", "<f4")])]),
-    "sub-array": ([["a", "<i2", [2, 3]], ["b", "|O"]], [("a", "<i2", (2, 3)), ("b", "O")]),
-    "padding (zarr-python 2.4, 2.18)": (
-        [["a", "|i1"], ["", "|V7"], ["b", "<i8"]],
-        [("a", "i1"), ("f1", "V7"), ("b", "<i8")],
-    ),
-}
-
-
-@pytest.mark.parametrize(("data", "dtype"), READ.values(), ids=READ)
-def test_dtypes_of_real_writers(data, dtype):
-    assert parse_v2_dtype(data) == np.dtype(dtype)
-    assert parse_v2_dtype(data).str == np.dtype(dtype).str
-
-
 REFUSED = {
     "two types": "f4,i4",
     "old object": "|O8",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +9,8 @@ from tests.support.chances import json_values
 
 from zarrlift.core.chain.chain import Chain
 from zarrlift.core.codec_spec import CodecSpec
-from zarrlift.core.codecs.pipeline import Pipeline
 from zarrlift.core.data_types.v3 import DataType
-from zarrlift.core.draft_v3.array import DraftArray, describe_array
+from zarrlift.core.draft_v3.array import describe_array
 from zarrlift.core.draft_v3.nodes import Dialect
 from zarrlift.core.grid.chunk_keys import DraftKeys
 from zarrstack.core.errors import UnsupportedError
@@ -79,43 +75,9 @@ def refusal(described):
     return " ".join(str(problem) for problem in problems if problem.severity == "refusal")
 
 
-def test_an_array_of_the_texts_dialect():
-    array, problems = text()
-    assert problems == ()
-    assert array == DraftArray(
-        shape=(720, 360),
-        chunk_shape=(90, 60),
-        data_type=DataType("float64"),
-        fill_value="NaN",
-        chain=Chain((LITTLE, CodecSpec("gzip", {"level": 1}))),
-        attributes=EXAMPLE["attributes"],
-    )
-
-
-def test_an_extension_type_of_the_texts_dialect():
-    array, problems = describe_array(DATETIMES, TEXT)
-    assert problems == ()
-    assert str(array.data_type) == "numpy.datetime64[ns]"
-    assert array.fill_is_null
-
-
-def test_what_zarr_python_writes():
-    array, problems = python()
-    assert problems == ()
-    blosc = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}
-    assert array == DraftArray(
-        shape=(4, 6),
-        chunk_shape=(2, 3),
-        data_type=DataType("int32"),
-        fill_value=0,
-        chain=Chain((LITTLE, CodecSpec("blosc", blosc))),
-    )
-
-
 # data_type, fill_value -> v3's type, fill value and array-to-bytes codec; all seen in zarr-python 2.18.7.
 SPECS = "https://zarr-specs.readthedocs.io/en/"
 COMPLEX = SPECS + "core-protocol-v3.0-dev/protocol/extensions/complex-dtypes/v1.0.html"
-DATETIME = SPECS + "latest/extensions/data-types/datetime/v1.0.html"
 STRUCT = "TODO: structured array protocol URL"
 PLAIN = CodecSpec("bytes")
 
@@ -130,72 +92,6 @@ def structured(*fields):
     return {"name": "structured", "configuration": {"fields": [list(field) for field in fields]}}
 
 
-PYTHON_TYPES = {
-    "bool": ("bool", False, "bool", False, PLAIN),
-    "u1": ("u1", 0, "uint8", 0, PLAIN),
-    "i1": ("i1", 0, "int8", 0, PLAIN),
-    "u2": ("<u2", 7, "uint16", 7, LITTLE),
-    "big i4": (">i4", -1, "int32", -1, BIG),
-    "f2": ("<f2", 0.0, "float16", 0.0, LITTLE),
-    "NaN": (">f8", "NaN", "float64", "NaN", BIG),
-    "-Infinity": ("<f4", "-Infinity", "float32", "-Infinity", LITTLE),
-    "c8": (of(COMPLEX, "<c8"), [1.0, "NaN"], "complex64", [1.0, "NaN"], LITTLE),
-    "big c16": (of(COMPLEX, ">c16"), [0.0, 0.0], "complex128", [0.0, 0.0], BIG),
-    "S": (of("TODO: bytestring array protocol URL", "|S3"), "YWI=",
-          {"name": "null_terminated_bytes", "configuration": {"length_bytes": 3}}, "YWI=", PLAIN),
-    "U": (of("TODO: unicode array protocol URL", "<U4"), "a",
-          {"name": "fixed_length_utf32", "configuration": {"length_bytes": 16}}, "a", LITTLE),
-    "big U": (of("TODO: unicode array protocol URL", ">U2"), "",
-              {"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}}, "", BIG),
-    "V": (of(STRUCT, [["", "|V5"]]), "AAAAAAE=",
-          {"name": "raw_bytes", "configuration": {"length_bytes": 5}}, "AAAAAAE=", PLAIN),
-    "M8": (of(DATETIME, "<M8[ns]"), 0,
-           {"name": "numpy.datetime64", "configuration": {"unit": "ns", "scale_factor": 1}}, 0, LITTLE),
-    "big m8": (of(DATETIME, ">m8[D]"), 3,
-               {"name": "numpy.timedelta64", "configuration": {"unit": "D", "scale_factor": 1}}, 3, BIG),
-    "struct": (of(STRUCT, [["a", "<i4"], ["b", "<f8"]]), "AQAAAAAAAAAAAABA",
-               structured(("a", "int32"), ("b", "float64")), "AQAAAAAAAAAAAABA", LITTLE),
-    "mixed struct": (of(STRUCT, [["a", "<i4"], ["b", ">f8"]]), "AQAAAEAAAAAAAAAA",
-                     structured(("a", "int32"), ("b", "float64")), "AQAAAAAAAAAAAABA",
-                     CodecSpec("numpy_bytes", {"dtype": [["a", "<i4"], ["b", ">f8"]]})),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", PYTHON_TYPES)
-def test_data_types_and_fill_values_of_zarr_python(case):
-    data_type, fill, name, v3_fill, packing = PYTHON_TYPES[case]
-    array, problems = python(data_type=data_type, fill_value=fill)
-    assert problems == ()
-    assert (array.data_type.to_json(), array.fill_value, array.chain.codecs[0]) == (name, v3_fill, packing)
-
-
-TEXT_TYPES = {
-    "a name": ("int16", -3, "int16", -3, LITTLE),
-    "a long name": ("uint64", 2**64 - 1, "uint64", 2**64 - 1, LITTLE),
-    "a truth value": ("bool", True, "bool", True, PLAIN),
-    "raw": ("r24", "0x00fF01", {"name": "raw_bytes", "configuration": {"length_bytes": 3}}, "AP8B", PLAIN),
-    "raw, in base64": (
-        "r24", "AP8B", {"name": "raw_bytes", "configuration": {"length_bytes": 3}}, "AP8B", PLAIN),
-    "+Infinity": ("float32", "+Infinity", "float32", "Infinity", LITTLE),
-    "hexadecimal": ("float32", "0x3fc00000", "float32", 1.5, LITTLE),
-    "another NaN": ("float32", "0x7fc00001", "float32", "0x7fc00001", LITTLE),
-    "binary": ("float16", "0b0011110000000000", "float16", 1.0, LITTLE),
-    "minus nothing": ("float64", "0x8000000000000000", "float64", -0.0, LITTLE),
-    "bits of an integer": ("int16", "0xfffe", "int16", -2, LITTLE),
-    "bits of a truth value": ("bool", "0x01", "bool", True, PLAIN),
-    "complex": ("complex64", ["0x3fc00000", "+Infinity"], "complex64", [1.5, "Infinity"], LITTLE),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", TEXT_TYPES)
-def test_data_types_and_fill_values_of_the_text(case):
-    data_type, fill, name, v3_fill, packing = TEXT_TYPES[case]
-    array, problems = text(data_type=data_type, fill_value=fill)
-    assert problems == ()
-    assert (array.data_type.to_json(), array.chain.codecs[0]) == (name, packing)
-    assert json.dumps(array.fill_value) == json.dumps(v3_fill)
-
-
 def test_the_endian_codec_states_the_byte_order_of_a_name():
     endian = {"type": "https://purl.org/zarr/spec/codecs/endian/1.0", "configuration": {"endian": "big"}}
     array, _ = text(data_type="float64", codecs=[endian, GZIP])
@@ -204,46 +100,6 @@ def test_the_endian_codec_states_the_byte_order_of_a_name():
     assert text(data_type=">f8", codecs=[endian])[0].chain.codecs == (BIG,)
     assert text(data_type="int8", codecs=[endian], fill_value=0)[0].chain.codecs == (PLAIN,)
     assert "must come first" in refusal(text(codecs=[GZIP, endian]))
-
-
-def test_memory_layout_f_is_the_whole_reversal():
-    """As zarr-python 2.18.7 stores it, with and without a compressor."""
-    array, _ = python(chunk_memory_layout="F", compressor=None)
-    assert array.chain.codecs == (CodecSpec("transpose", {"order": [1, 0]}), LITTLE)
-    stored = np.arange(6, dtype="<i4").reshape(2, 3)
-    decoded = Pipeline(array.chain, (2, 3), array.data_type).decode(stored.tobytes(order="F"))
-    assert np.array_equal(decoded, stored)
-    # Nothing to turn with fewer than two axes.
-    one, _ = python(chunk_memory_layout="F", shape=[4], chunk_grid={"type": "regular", "chunk_shape": [2]})
-    assert one.chain.codecs[0] == LITTLE
-
-
-@pytest.mark.parametrize(
-    ("name", "configuration", "v3"),
-    [
-        ("gzip", {"level": -1}, ("gzip", {"level": 6})),
-        ("zlib", {"level": 1}, ("numcodecs.zlib", {"level": 1})),
-        ("bz2", {"level": 3}, ("numcodecs.bz2", {"level": 3})),
-        ("lz4", {"acceleration": 1}, ("numcodecs.lz4", {"acceleration": 1})),
-        ("lzma", {"check": -1, "filters": None, "format": 1, "preset": None},
-         ("numcodecs.lzma", {"check": -1, "filters": None, "format": 1, "preset": None})),
-        ("zstd", {"checksum": True, "level": 3}, ("zstd", {"checksum": True, "level": 3})),
-        ("zstd", {"level": 3}, ("zstd", {"checksum": False, "level": 3})),
-        ("blosc", {"blocksize": 9, "clevel": 1, "cname": "zstd", "shuffle": -1},
-         ("blosc", {"blocksize": 9, "clevel": 1, "cname": "zstd", "shuffle": "shuffle", "typesize": 4})),
-    ],
-    ids=str,
-)  # fmt: skip
-@pytest.mark.parametrize("space", ["codec", "codecs"])
-def test_codecs(name, configuration, v3, space):
-    uri = f"https://purl.org/zarr/spec/{space}/{name}/1.0"
-    array, problems = python(compressor={"codec": uri, "configuration": configuration})
-    assert problems == ()
-    assert array.chain.codecs[1] == CodecSpec(*v3)
-    assert (
-        text(data_type="int32", fill_value=0, codecs=[{"type": uri, "configuration": configuration}])[0].chain
-        == array.chain
-    )
 
 
 def test_a_separator_that_zarr_python_says_twice():

@@ -229,15 +229,6 @@ def test_axes_reversed_are_c_order_and_axes_kept_a_transpose():
     assert dataset.keys("kept") == N5Keys("kept")
 
 
-@pytest.mark.parametrize("name", sorted(STANDARD))
-def test_every_data_type_of_the_specification(name):
-    dataset, problems = described(dataType=name)
-    assert (dataset.data_type.name, problems) == (name, ())
-    single = name in ("int8", "uint8")
-    assert dataset.chain("reversed").codecs == (CodecSpec("bytes", {} if single else {"endian": "big"}),)
-    assert dataset.fill_value == 0
-
-
 def time(name, unit, scale):
     """A v3 data type of times."""
     return {"name": name, "configuration": {"unit": unit, "scale_factor": scale}}
@@ -367,13 +358,6 @@ def test_every_problem_comes_at_once():
         assert word in text
 
 
-@pytest.mark.parametrize("missing", PLAIN)
-def test_each_member_is_needed(missing):
-    document = {name: value for name, value in PLAIN.items() if name != missing}
-    dataset, problems = describe_dataset(document)
-    assert dataset is None and missing in str(problems[0])
-
-
 JSON = json_values()
 NAMES = (
     "type",
@@ -444,53 +428,6 @@ def test_versions(version, severity):
     assert version_problem({}) is None
 
 
-# ----- whole blocks of real writers
-
-# Five rows of seven uint16, 0 to 34, in blocks of 3 x 4: the last block of each.
-REAL = {
-    "zarr-python 2.18.7, lz4, padded": (
-        {"acceleration": 1, "id": "lz4", "type": "lz4"},
-        "00000002000000040000000318000000f0090019001a001b000000200021002200000000000000000000",
-    ),
-    "z5py 3.0.2, lz4, truncated": (
-        {"blockSize": 6, "type": "lz4"},
-        "000000020000000300000002c00019001a001b002000210022",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REAL)
-@pytest.mark.parametrize("axes", AXES)
-def test_blocks_of_real_writers_decode_in_either_order_of_axes(case, axes):
-    compression, stored = REAL[case]
-    dataset, _ = described(compression=compression)
-    header, payload = split(bytes.fromhex(stored), dataset.block_size)
-    decoded = Pipeline(dataset.chain(axes), reverse_axes(header.shape, axes), dataset.data_type).decode(
-        payload
-    )
-    cell = pad_block(decoded, dataset.chunk_shape(axes))
-
-    values = np.arange(35, dtype="u2").reshape(5, 7)
-    expected = np.zeros((3, 4), "u2")
-    expected[:2, :3] = values[3:, 4:]
-    assert np.array_equal(cell, expected if axes == "reversed" else expected.T)
-    assert dataset.keys(axes).key(reverse_axes((1, 1), axes)) == "1/1"
-
-
-@given(st.data())
-def test_what_one_order_of_axes_writes_the_other_reads_transposed(data):
-    size = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple))
-    written = [
-        compression for _, compression, codec in COMPRESSIONS if codec is None or "lz4_" not in codec[0]
-    ]
-    compression = data.draw(st.sampled_from(written))
-    dataset, _ = described(dimensions=list(size), blockSize=list(size), compression=compression)
-    values = np.arange(np.prod(size), dtype="u2").reshape(size[::-1])
-    stored = Pipeline(dataset.chain("reversed"), size[::-1], dataset.data_type).encode(values)
-    kept = Pipeline(dataset.chain("kept"), size, dataset.data_type).decode(stored)
-    assert np.array_equal(kept, values.T)
-
-
 # Shards in the place of N5 blocks are recognised by their index, and blocks are not taken for them.
 
 
@@ -544,11 +481,6 @@ def test_every_form_of_an_index_is_recognised(form: IndexFormat, missing: set[in
     chunks = [None if number in missing else BLOCK[: 12 + number] for number in range(6)]
     assert is_shard(shard(chunks, form))
     assert is_shard(shard(chunks, form), ends=104), "the index is all that is read"
-
-
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_an_index_of_many_missing_chunks_is_recognised(form: IndexFormat) -> None:
-    assert is_shard(shard([None] * 5000 + [BLOCK] + [None] * 5000, form))
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)

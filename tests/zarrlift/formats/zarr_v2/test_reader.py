@@ -227,15 +227,6 @@ def test_equal_consolidated_metadata_is_nothing_to_tell(tmp_path):
     assert archive.problems == ()
 
 
-@pytest.mark.parametrize(
-    "key", ["../x/.zarray", "/etc/.zarray", "a//b/.zarray", "a/../../b/.zgroup", "./.zarray"]
-)
-def test_keys_that_lead_out_of_the_archive_are_refused_by_name(tmp_path, key):
-    archive = read(tmp_path, {".zgroup": GROUP, ".zmetadata": consolidated(**{key: ARRAY})})
-    assert key in messages(archive)
-    assert paths(archive) == [""]
-
-
 def test_unreadable_consolidated_metadata_is_a_warning_where_files_can_be_listed(tmp_path):
     archive = read(tmp_path, {".zgroup": GROUP, ".zmetadata": b"{"})
     assert not archive.consolidated
@@ -302,11 +293,6 @@ def test_an_archive_over_a_store_that_cannot_list_is_read_from_consolidated_meta
     assert paths(archive) == ["", "a", "a/b"]
     assert node(archive, "a/b").attributes == {"u": "m"}
     assert node(archive, "a/b").layout.keys.separator == "/"
-
-
-def test_an_array_at_the_root_needs_no_listing(tmp_path):
-    tree(tmp_path, {".zarray": ARRAY})
-    assert paths(describe(Unlisted(tmp_path))) == [""]
 
 
 def test_a_hierarchy_that_cannot_be_found_is_said_so(tmp_path):

@@ -19,12 +19,10 @@ import zarrlift
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode
 from zarrlift.core.draft_v3.nodes import CONSOLIDATED, Dialect, DraftEntryPoint, write_entry
 from zarrlift.core.grid.chunk_keys import DraftKeys
-from zarrlift.core.grid.frames import Shards
 from zarrlift.formats.describe import describe
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.errors import MetadataError, StorageError, UnsupportedError, UsageError
-from zarrstack.core.shard_index import IndexFormat
 
 ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.TEXT))
 OLD_ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.ZARR_PYTHON))
@@ -114,18 +112,6 @@ def test_nodes_are_found_by_their_documents_and_implied_by_their_children(tmp_pa
     assert [document.key for document in archive.documents] == ["zarr.json"]
 
 
-@pytest.mark.parametrize(
-    ("entry", "key", "chunk"),
-    [(ENTRY, "meta/array.json", "data/c0/1"), (OLD_ENTRY, "meta/root.array.json", "data/root/c0/1")],
-    ids=["text", "zarr-python"],
-)
-def test_the_root_may_be_an_array(tmp_path, entry, key, chunk):
-    archive = read(tmp_path, {key: ARRAY, chunk: CHUNK}, entry=entry)
-    assert kinds(archive) == {"": "array"}
-    assert node(archive).layout.key("", (0, 1)) == chunk
-    assert archive.all_problems() == ()
-
-
 def test_a_hierarchy_without_nodes_is_an_empty_group(tmp_path):
     assert kinds(read(tmp_path, {})) == {"": "implied"}
 
@@ -162,13 +148,6 @@ def test_without_its_chunk_an_array_without_axes_has_the_dialects_own_key(tmp_pa
     document = array(shape=[], chunk_grid={"type": "regular", "chunk_shape": [], "separator": "."})
     layout = node(read(tmp_path, {f"{meta}a.array.json": document}, entry=entry), "a").layout
     assert layout.keys == DraftKeys(".", "c" if entry is ENTRY else "c0")
-
-
-def test_shards_are_a_frame_of_the_drafts_index(tmp_path):
-    archive = read(tmp_path, {"meta/a.array.json": array(shards=[2, 1])})
-    layout = node(archive, "a").layout
-    assert layout.frame == Shards((2, 1), IndexFormat.DRAFT)
-    assert (layout.object_shape, layout.objects.counts) == ((4, 3), (1, 2))
 
 
 def test_filters_hide_in_the_attributes_of_zarr_pythons_arrays_only(tmp_path):
@@ -239,13 +218,6 @@ def test_a_fallback_is_taken_only_where_it_is_allowed(tmp_path):
     assert [(p.kind, p.severity) for p in allowed.problems] == [("fallback", "warning")]
 
 
-def test_a_codec_that_is_set_wrongly_is_told_at_its_document(tmp_path):
-    gzip = {"type": "https://purl.org/zarr/spec/codecs/gzip/1.0", "configuration": {"level": "high"}}
-    archive = read(tmp_path, {"meta/a.array.json": array(codecs=[gzip])})
-    (problem,) = node(archive, "a").problems
-    assert (problem.key, problem.found) == ("meta/a.array.json", '"high"')
-
-
 # ----- contradictions
 
 
@@ -257,24 +229,10 @@ def test_a_node_that_is_an_array_and_a_group_is_refused(tmp_path, entry, meta, d
     assert problem.key == f"{meta}a.array.json"
 
 
-def test_a_node_inside_an_array_is_refused_and_the_array_is_not(tmp_path):
-    archive = read(tmp_path, {"meta/a.array.json": ARRAY, "meta/a/b/c.array.json": ARRAY})
-    assert not node(archive, "a").refused
-    (problem,) = node(archive, "a/b/c").problems
-    assert (problem.message, problem.found) == ("a node is inside an array", "/a is an array")
-
-
 def test_a_broken_group_does_not_hide_what_is_below_it(tmp_path):
     archive = read(tmp_path, {"meta/a.group.json": b"{", "meta/a/b.array.json": ARRAY})
     assert node(archive, "a").refused
     assert not node(archive, "a/b").refused
-
-
-def test_every_problem_of_an_array_comes_at_once(tmp_path):
-    document = array(without="shape", data_type="int128", comment="hello")
-    problems = node(read(tmp_path, {"meta/a.array.json": document}), "a").problems
-    assert len(problems) == 3
-    assert {problem.key for problem in problems} == {"meta/a.array.json"}
 
 
 @pytest.mark.parametrize(
@@ -653,15 +611,3 @@ def test_in_a_store_it_is_found_too(tmp_path: Path) -> None:
 )
 def test_the_keys_show_the_dialect(entries: dict[str, Any], entry: dict[str, Any], tmp_path: Path) -> None:
     assert json.dumps(entry) in entry_told(tree(tmp_path, entries))
-
-
-# Draft archives by zarr-python, zarrita and GDAL, and some after the text.
-
-
-ARCHIVES = fixtures_index.archives(format="zarr_v3_draft")
-
-
-@pytest.mark.parametrize("expected", ARCHIVES, ids=str)
-def test_nothing_of_it_is_called_a_stray_or_lost(expected):
-    problems = zarr_v3_draft.read(open_storage(expected.path)).all_problems()
-    assert [p for p in problems if p.kind == "stray" or "chunks without" in p.message] == []

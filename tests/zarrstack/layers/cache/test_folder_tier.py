@@ -74,12 +74,6 @@ async def test_each_later_process_stays_within_the_same_budget(open_cache, tmp_p
         store.close()
 
 
-async def test_processes_at_the_same_time_share_one_budget(open_cache, tmp_path) -> None:
-    first, second = open_cache(), open_cache()
-    await asyncio.gather(fill(first), fill(second))
-    assert size(tmp_path / "tier") == first.figures().disk_bytes == second.figures().disk_bytes <= BUDGET
-
-
 async def test_small_values_are_written_at_once_and_evictions_by_another_thread(
     open_cache, monkeypatch
 ) -> None:
@@ -294,14 +288,6 @@ async def test_a_part_of_a_damaged_block_is_never_served(open_cache, tmp_path, b
     record.write_bytes(data)
     assert await read(store, "a/large", RangeByteRequest(999_990, 1_000_000)) == LARGE[999_990:1_000_000]
     assert (store.figures().damaged, store.figures().misses) == (1, 2)
-
-
-async def test_a_part_past_the_end_of_a_record_is_asked_below(open_cache, below) -> None:
-    await below.set("a/large", buffer(LARGE))
-    store = open_cache(disk_bytes=3_000_000)
-    await read(store, "a/large")
-    assert await read(store, "a/large", OffsetByteRequest(len(LARGE))) == b""
-    assert (store.figures().damaged, store.figures().misses) == (0, 2)
 
 
 async def test_a_record_under_the_name_of_another_is_never_served(open_cache, tmp_path) -> None:
