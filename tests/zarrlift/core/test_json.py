@@ -7,7 +7,9 @@ import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PureWindowsPath
 from types import MappingProxyType
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ from zarrlift.core.data_types.v3 import DataType
 from zarrlift.core.frozen_json import frozen
 from zarrlift.core.json_document import document
 from zarrlift.core.json_fields import FieldsAsJSON, json_of_fields
-from zarrlift.core.node_paths import names_below, nearest
+from zarrlift.core.node_paths import local_path, names_below, nearest
 from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join, parents, prefix_of
 
@@ -188,3 +190,16 @@ def test_the_names_below_are_those_on_the_way_to_every_path(paths):
 
 def below(above, paths):
     return [path for path in paths if path and path.startswith(prefix_of(above))]
+
+
+# Paths of files in URLs, which on Windows begin with a drive or a server.
+
+
+@pytest.mark.parametrize("path", ["C:\\old.zarr", "d:\\100 %\\\u00e9 #1.zarr", "\\\\server\\share\\a b"])
+def test_the_url_of_a_file_names_it_on_windows(path: str) -> None:
+    url = urlsplit(PureWindowsPath(path).as_uri())
+    assert PureWindowsPath(local_path(unquote(url.path), url.netloc, windows=True)) == PureWindowsPath(path)
+
+
+def test_a_drive_is_a_folder_elsewhere() -> None:
+    assert local_path("/C:/data", windows=False) == "/C:/data"

@@ -7,6 +7,7 @@ written to: a value is copied when it is cached, unless its bytes are immutable.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -15,18 +16,20 @@ from typing import Any, Literal
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
 from zarr.buffer import default_buffer_prototype
-from zarr.storage import LocalStore
+from zarr.storage import FsspecStore, LocalStore, LoggingStore, ZipStore
 
 from ...base.byte_ranges import immutable
+from ...base.descend import descend
+from ...base.locations import location_of
 from ...base.option_checks import either, invalid_option, size
 from ...base.sync_calls import blocking_copy, complete
 from ...base.transformer import StorageTransformer
 from ...core.errors import UsageError
+from ...core.json_text import canonical
 from ...core.paths import prefix_of
 from .folder_control import MIN_BUDGET, check_folder
 from .record import ODD, CachedValue, Part, part_of
 from .single_flight import PendingFetch
-from .source_identity import source_digest, source_of
 from .state import MISS, SHARED, CacheState, CacheStatistics, Work
 from .versions import is_stable
 
@@ -58,7 +61,7 @@ class Cache(StorageTransformer):
         "evict": a full tier evicts the least recently used values. "keep": it keeps what it holds and caches
         no more, for data that is read in random order again and again.
     source
-        A name for the data below, where none can be derived from the store (source_identity.py).
+        A name for the data below, where none can be derived from the store.
     clock
         Returns seconds; wall-clock time, because processes share it.
 
@@ -269,7 +272,7 @@ class Cache(StorageTransformer):
     async def _open_tier(self, *, blocking: bool) -> None:
         state, source = self._state, ""
         if state.folder is not None:
-            source = source_digest(source_of(self._store) if self._source is None else self._source)
+            source = _source_digest(_source_of(self._store) if self._source is None else self._source)
         if blocking:
             state.open(source)
         else:
@@ -324,3 +327,39 @@ def _folder_of(disk: Any) -> str | None:
         expected="the path of a folder, such as disk='/var/tmp/chunks'",
         advice="Use a folder, or omit `disk` to cache in memory only.",
     )
+
+
+def _source_of(store: Store) -> str:
+    """Return a name that every process derives for these bytes, and for no others.
+
+    It contains the location and every layer with its configuration, because a layer may change the bytes.
+    UsageError if no such name exists: a MemoryStore's address, for example, may be reused.
+    """
+    return "\n".join(name for each in descend(store) if (name := _source_name(each)) is not None)
+
+
+def _source_digest(source: str) -> str:
+    """Digest of a source name, 32 hexadecimal digits."""
+    return hashlib.blake2b(source.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _source_name(store: Any) -> str | None:
+    """Name of one store of a stack; None for a wrapper that does not change bytes."""
+    if isinstance(store, StorageTransformer):
+        return canonical(store.to_json())
+    # Exact types: a subclass may interpret its location differently, unless it sets `reads_as`.
+    kind = getattr(type(store), "reads_as", type(store))
+    if kind is LoggingStore:
+        return None
+    if kind in (LocalStore, ZipStore) or (kind is FsspecStore and "memory" not in _protocols(store)):
+        return repr(location_of(store))
+    raise UsageError(
+        "layer 'cache': a disk tier needs a name for the store below, and none can be derived from this one",
+        found=repr(store),
+        advice="Pass a name: Cache(store, disk=..., source='name').",
+    )
+
+
+def _protocols(store: FsspecStore) -> tuple[str, ...]:
+    protocol = getattr(store.fs, "sync_fs", store.fs).protocol
+    return (protocol,) if isinstance(protocol, str) else tuple(protocol)
