@@ -137,17 +137,6 @@ def test_a_fill_value_that_masked_is_written_as_xarray_reads_it(
     assert told == ()
 
 
-def test_null_masks_nothing() -> None:
-    change, told = recognise(node(1, NAMED, stated=None))
-    assert (change.attributes, told) == ({}, ())
-
-
-def test_0_masks_no_text() -> None:
-    """zarr-python 2 states 0 for objects that were given no fill value."""
-    change, told = recognise(node(1, NAMED, data_type="string", fill="", stated=0))
-    assert (change.attributes, told) == ({}, ())
-
-
 BYTES = {"name": "null_terminated_bytes", "configuration": {"length_bytes": 3}}
 
 
@@ -168,29 +157,6 @@ def test_a_cast_changes_the_form_of_an_attribute_that_alone_masks(
     assert (change.attributes, told) == ({"_FillValue": form}, ())
 
 
-@pytest.mark.parametrize("data_type", ["int16", "float32", "bool", BYTES])
-def test_null_in_an_attribute_masks_nothing_and_is_left_out(data_type: Any) -> None:
-    fill = "" if data_type == BYTES else 0
-    change, told = recognise(
-        node(1, {**NAMED, "_FillValue": None}, data_type=data_type, fill=fill, stated=None)
-    )
-    assert (change.attributes, told) == ({}, ())
-    assert change.replaced == ("/_FillValue",)
-
-
-@pytest.mark.parametrize(
-    ("data_type", "fill", "there"),
-    [("float32", -1.0, -1.0), ("float64", "NaN", "NaN"), ("int8", 7, [7])],
-)
-def test_an_attribute_that_says_the_same_takes_the_new_form(data_type: str, fill: Any, there: Any) -> None:
-    attributes = {**NAMED, "_FillValue": there}
-    change, told = recognise(node(1, attributes, data_type=data_type, fill=fill))
-    assert change.attributes is not None
-    assert change.attributes["_FillValue"] != there
-    assert change.replaced == ("/_FillValue",)
-    assert told == ()
-
-
 def test_an_attribute_that_says_otherwise_gives_way_with_a_warning() -> None:
     change, told = recognise(node(1, {**NAMED, "_FillValue": -9}, fill=0))
     assert change.attributes == {"_FillValue": 0}
@@ -199,47 +165,10 @@ def test_an_attribute_that_says_otherwise_gives_way_with_a_warning() -> None:
     ]
 
 
-def test_without_a_fill_value_the_attribute_alone_masks() -> None:
-    change, told = recognise(
-        node(1, {**NAMED, "_FillValue": -1.0}, data_type="float32", fill=0.0, stated=None)
-    )
-    assert (change.attributes, told) == ({"_FillValue": "AAAAAAAA8L8="}, ())
-
-
 def test_bytes_are_masked_no_more_which_is_said() -> None:
     change, told = recognise(node(1, NAMED, data_type=BYTES, fill=""))
     assert change.attributes == {}
     assert [problem.severity for problem in told] == ["warning"]
-
-
-@pytest.mark.parametrize(
-    ("data_type", "stated"),
-    [(BYTES, "x"), ("int16", "-9"), ("int16", 2.5), ("uint8", 300), ("float64", "-9"), ("float32", [1, 2])],
-)
-def test_an_attribute_that_xarray_cannot_read_becomes_missing_value(data_type: Any, stated: Any) -> None:
-    fill = "" if data_type is BYTES else 0
-    change, told = recognise(
-        node(1, {**NAMED, "_FillValue": stated}, data_type=data_type, fill=fill, stated=None)
-    )
-    assert change.attributes == {"missing_value": stated}
-    assert [problem.severity for problem in told] == ["note"]
-
-
-@pytest.mark.parametrize(
-    ("data_type", "stated", "missing", "both"),
-    [
-        (BYTES, "x", "y", ["y", "x"]),
-        ("int16", [1, 2], -9, [-9, 1, 2]),
-        ("float32", "-9", ["-9", "x"], ["-9", "x"]),
-        ("int16", 2**40, [-9, 1.5], [-9, 1.5, 2**40]),
-    ],
-)
-def test_what_both_attributes_mask_is_one_list(data_type: Any, stated: Any, missing: Any, both: Any) -> None:
-    attributes = {**NAMED, "_FillValue": stated, "missing_value": missing}
-    fill = "" if data_type is BYTES else 0
-    change, told = recognise(node(1, attributes, data_type=data_type, fill=fill, stated=None))
-    assert change.attributes == {"missing_value": both}
-    assert [problem.severity for problem in told] == ["note"]
 
 
 @pytest.mark.parametrize("missing", [-9, True, [-9, "x"], {"a": 1}])
@@ -248,13 +177,6 @@ def test_numbers_beside_texts_would_be_texts_so_the_first_attribute_is_kept(miss
     change, told = recognise(node(1, attributes, data_type="int16", stated=None))
     assert change.attributes == {"missing_value": missing}
     assert [problem.severity for problem in told] == ["warning"]
-
-
-def test_a_fill_value_that_masks_text_is_added_to_other_texts() -> None:
-    text = {"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}}
-    for missing, both in (("y", ["y", "x"]), (["y", "x"], ["y", "x"]), (300, ["x"]), (["y", 3], ["y", "x"])):
-        change, _ = recognise(node(1, {**NAMED, "missing_value": missing}, data_type=text, fill="x"))
-        assert change.attributes == {"missing_value": both}
 
 
 @pytest.mark.parametrize(

@@ -306,16 +306,6 @@ def test_the_plan_refuses_every_dataset_with_shards(axes: str, tmp_path: Path) -
     assert "the index of a shard, as Java's n5 4.0 writes it" in refused["end/blosc"]
 
 
-def test_the_other_datasets_are_migrated(tmp_path: Path) -> None:
-    outcome = zarrlift.migrate(SHARDS, tmp_path / "out.zarr", verify="full")
-    assert not outcome.ok
-    arrays = [path for path, node in zarr.open_group(tmp_path / "out.zarr", mode="r").members(max_depth=None)
-              if isinstance(node, zarr.Array)]  # fmt: skip
-    assert arrays == ["plain"]
-    found = zarr.open_array(tmp_path / "out.zarr/plain", mode="r")[...]
-    assert np.array_equal(found, FIXTURE["plain"].in_axes("reversed"))
-
-
 def test_blocks_that_would_stay_in_place_are_looked_at(tmp_path: Path) -> None:
     for source in (copied(SHARDS, tmp_path / "shards.n5"), in_memory(SHARDS, tmp_path)):
         found = told(zarrlift.plan(source, in_place=True))

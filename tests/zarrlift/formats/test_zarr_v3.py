@@ -20,13 +20,11 @@ from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 import zarrlift
 import zarrstack
 from zarrlift.archive.nodes import ArrayNode
-from zarrlift.core.grid.frames import Shards
 from zarrlift.formats.zarr_v3 import V3ArrayDescriber
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.base.array_documents import GUARD
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import UsageError
-from zarrstack.core.shard_index import IndexFormat
 
 GROUP: dict[str, Any] = {"zarr_format": 3, "node_type": "group"}
 ARRAY = v3_array([4, 6], [2, 3])
@@ -86,13 +84,6 @@ def test_an_array_is_described_as_it_lies(tmp_path):
     assert layout.keys == KeyEncoding("v2", "/")
     assert layout.dimension_names == ("y", None)
     assert found.attributes == {"a": 1}
-
-
-def test_a_shard_is_a_frame_around_its_inner_chunks(tmp_path):
-    layout = node(read(tmp_path, {"zarr.json": array(codecs=[SHARDING])})).layout
-    assert layout.frame == Shards((2, 1), IndexFormat(location="start"))
-    assert (layout.chunk_shape, layout.object_shape) == ((1, 3), (2, 3))
-    assert str(layout.chain) == "bytes:big"
 
 
 INNER = SHARDING["configuration"]
@@ -528,11 +519,3 @@ def test_every_array_has_the_values_that_its_writer_reads(version: str, name: st
         wanted = ["" if item == 0 and path == "texts" else item for item in wanted]  # 0 is no text
         assert as_items(result[path][...]) == wanted, path
         assert as_items(viewed[path][...]) == wanted, path
-
-
-def test_bytes_that_zarr_3_0_writes_keep_their_type_and_codecs(tmp_path: Path) -> None:
-    target = tmp_path / "new.zarr"
-    assert zarrlift.migrate(unpacked("zarr_v3/zarr-3.0.10/v3.zarr"), target).ok
-    document = json.loads((target / "bytes_fill/zarr.json").read_text())
-    assert (document["data_type"], document["fill_value"]) == ("bytes", "bG9uZyBieXRlcw==")
-    assert [codec["name"] for codec in document["codecs"]] == ["vlen-bytes", "zstd"]

@@ -153,11 +153,6 @@ def test_open_members_may_be_more_and_not_fewer():
     assert [(p.node, p.message) for p in schema.violations(fewer)] == [("sst", "the node is missing")]
 
 
-def test_an_unknown_part_is_a_usage_error():
-    with pytest.raises(UsageError, match="unknown part of a model"):
-        models.schema({"zarr_format": 2, "attributes": {}, "members": {}}, leave_open=("colour",))
-
-
 @pytest.mark.parametrize("number", [2, 3])
 def test_the_schema_of_a_format_is_a_json_schema_of_draft_2020_12(number):
     import jsonschema_rs
@@ -318,11 +313,6 @@ def test_a_recipe_that_names_no_model_is_refused(text, tmp_path):
     (tmp_path / "recipe.toml").write_text(text)
     with pytest.raises(UsageError, match="model"):
         load_recipe(tmp_path / "recipe.toml")
-
-
-def test_a_job_of_before_there_were_models_has_none():
-    assert "model" not in zarrlift.Recipe().to_json()
-    assert zarrlift.Recipe.from_json(zarrlift.Recipe().to_json()).model is None
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,8 @@ import zarrlift
 from zarrlift import models
 from zarrlift.core.json_document import finite
 from zarrlift.formats.tree.documents import parse_object
-from zarrlift.models.differences import normal
-from zarrlift.models.hierarchy import MAX_JSON_LEVELS, in_v3_words
+from zarrlift.models.hierarchy import MAX_JSON_LEVELS
 from zarrlift.models.zom import in_document, in_model, is_ambiguous, model_problems, text_lines
-from zarrlift.planning.zarr_json import array_document, group_document
 from zarrstack.core.errors import MetadataError, UsageError
 
 GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
@@ -328,48 +326,6 @@ def test_v2_and_v3_are_compared_in_the_words_of_v3(tmp_path):
     assert models.diff(OCEAN, tmp_path / "new") == ()
 
 
-OTHERS = ("n5/z5py/all", "zarr_v1/zarr-1.1/arrays", "zarr_v3_draft/zarrita/all")
-
-
-@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
-@pytest.mark.slow(one_in=6)
-def test_an_archive_and_its_migration_differ_by_what_the_plan_announced(name, tmp_path):
-    source = archive(name).path
-    plan = zarrlift.plan(source, tmp_path / "new")
-    outcome = zarrlift.migrate(source, tmp_path / "new", verify="none")
-    # Chunks that do not decode keep an array back too; a plan does not read them.
-    failed = {problem.node for problem in outcome.problems if problem.severity == "refusal"}
-    shown = models.flatten(models.show(source).model)  # attributes as JSON has them
-    announced = set()
-    nodes = {node.path: node for node in zarrlift.inspect(source).nodes}
-    for planned in plan.published:
-        if planned.path in failed:
-            continue
-        node = nodes[planned.path]
-        layout = getattr(node, "layout", None)
-        attributes = shown[planned.path]["attributes"]
-        before = (
-            group_document(attributes) if layout is None else array_document(in_v3_words(layout), attributes)
-        )
-        before, after = normal(before), normal(planned.document)
-        announced |= {
-            (planned.path, member)
-            for member in (before.keys() | after.keys()) - {"attributes"}
-            if before.get(member) != after.get(member)
-        }
-        old, new = before.get("attributes", {}), after.get("attributes", {})
-        announced |= {
-            (planned.path, f"attributes/{key}")
-            for key in old.keys() | new.keys()
-            if key not in old or key not in new or old[key] != new[key]
-        }
-    announced |= {(path, None) for path in failed if nodes[path].documents}
-    found = {(d.path, d.member) for d in models.diff(source, tmp_path / "new")}
-    unread = {problem.node for problem in models.show(source).problems if problem.severity == "refusal"}
-    assert found == {(path, member) for path, member in announced if path not in unread}
-    assert found, "a migration changes something: the keys of chunks, at the least"
-
-
 # Every model and schema of ZEP 6, run: `zep6.md` restates each with other names, without its mistakes.
 
 PAGE = Path(__file__).with_name("zep6.md").read_text()
@@ -444,11 +400,3 @@ def test_the_schema_of_v3_accepts_the_example_beside_it_and_refuses_others():
     assert [problem.node for problem in schema.violations(example)] == ["ice"], (
         "v3 lets a codec have no configuration; the ZEP's schema does not"
     )
-
-
-def test_the_schema_of_v2_accepts_the_example_beside_it(zep):
-    schema = models.load(str(zep / "schema-v2.json"))
-    model = models.show(zep / "hierarchy-v2.json").model
-    assert schema.violations(model) == ()
-    del model["members"]["temperature"]["attributes"]
-    assert [problem.node for problem in schema.violations(model)] == ["temperature"]

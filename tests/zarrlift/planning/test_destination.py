@@ -301,32 +301,6 @@ def test_types_without_a_cast_are_refused_for_that_array() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "keys"),
-    [
-        ({}, ("default", "/")),
-        ({"separator": "."}, ("default", ".")),
-        ({"key_encoding": "v2"}, ("v2", ".")),
-        ({"key_encoding": "v2", "separator": "/"}, ("v2", "/")),
-    ],
-)
-def test_keys_are_the_encodings_own_unless_asked(recipe: Any, keys: Any) -> None:
-    assert result(node(LITTLE), **recipe).keys == KeyEncoding(*keys)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "checksum"),
-    [({}, False), ({"shard_index": "bytes"}, False), ({"shard_index": "crc32c"}, True)],
-    ids=str,
-)
-@pytest.mark.parametrize("codecs", ["portable", "keep", "zstd:3"])
-def test_shards_stay_shards_with_the_index_that_is_asked_for(recipe: Any, checksum: Any, codecs: str) -> None:
-    source = node(LITTLE)
-    sharded = replace(source, layout=replace(source.layout, frame=Shards((2, 1), IndexFormat.DRAFT)))
-    frame = result(sharded, codecs=codecs, **recipe).frame
-    assert frame == Shards((2, 1), IndexFormat(checksum=checksum))
-
-
-@pytest.mark.parametrize(
     ("data_type", "fill"),
     [
         (STRUCT, "AAAAAAAAAAAAAAAA"),
@@ -348,14 +322,6 @@ def test_what_zarr_python_3_1_reads_in_no_shard_comes_out_of_them(
     assert layout.frame is None
     told = [problem for problem in problems if problem.kind == "grid" and "3.1.6" in problem.message]
     assert bool(told) == (before is not None or wish == {"shards": "2x"})
-
-
-@pytest.mark.parametrize(
-    "recipe", [{}, {"key_encoding": "v2"}, {"separator": "."}, {"codecs": "keep"}], ids=str
-)
-def test_in_place_nothing_changes(recipe: Any) -> None:
-    source = node(F_ORDER, BIG, numcodec("zlib", level=-1))
-    assert result(source, in_place=True, **recipe) == source.layout
 
 
 @pytest.mark.parametrize(

@@ -292,15 +292,6 @@ def test_a_replaced_array_has_only_what_it_was_given(either):
     assert (zarrstack.open(either, path="g/a")[:] == DATA).all()
 
 
-def test_an_array_that_was_not_replaced_keeps_what_it_has(store):
-    array = create(store, ())
-    with pytest.raises(ValueError, match="exists"):
-        create(array.store)
-    array.attrs["x"] = 1
-    assert field(store) == []
-    assert (zarrstack.open(store, path="g/a")[:] == DATA).all()
-
-
 def test_a_group_is_made_at_once_if_the_store_can():
     """A second process that makes an array in the group must not write over the group's attributes."""
 
@@ -425,13 +416,6 @@ def test_what_is_wrong_with_one_array_does_not_stop_the_others(store):
     assert sorted(dict(group.members())) == ["a", "b"]
 
 
-def test_a_read_only_store_is_opened_for_reading(store):
-    create(store)
-    array = zarrstack.open(store.with_read_only(True), path="g/a")
-    assert array.read_only
-    assert (array[:] == DATA).all()
-
-
 def test_the_layer_finds_arrays_by_itself_when_it_arrives_elsewhere(tmp_path):
     import pickle
 
@@ -439,12 +423,6 @@ def test_the_layer_finds_arrays_by_itself_when_it_arrives_elsewhere(tmp_path):
     assert (pickle.loads(pickle.dumps(array))[:] == DATA).all()
     arrived = pickle.loads(pickle.dumps(array.store))
     assert arrived == PerArray(LocalStore(tmp_path))
-
-
-def test_a_url_has_options(tmp_path):
-    url, options = f"local://{tmp_path.as_posix()}/x.zarr", {"auto_mkdir": True}
-    create(url, storage_options=options)
-    assert (zarrstack.open(url, path="g/a", storage_options=options)[:] == DATA).all()
 
 
 def test_listings_show_chunks_not_shards(either):

@@ -118,32 +118,6 @@ def filters(*texts):
     return tuple(specs)
 
 
-@pytest.mark.parametrize(
-    ("inside", "array_filters", "written"),
-    [
-        ("big", ["delta dtype=>i4"], "little"),  # no astype: the array's own type, native
-        ("big", ["delta dtype=>i4 astype=>i4"], "big"),
-        ("little", ["delta dtype=<i4 astype=>i2"], "big"),
-        ("big", ["delta dtype=>i4 astype=|i1"], "big"),  # single bytes: it says nothing
-        ("big", ["fixedscaleoffset dtype=>f8 astype=<i2"], "little"),
-        ("big", ["quantize dtype=>f4 astype=>f4"], "little"),  # its astype is passed over
-        ("big", ["astype decode_dtype=>f8 encode_dtype=>f4"], "big"),
-        ("big", ["bitround keepbits=9"], "big"),  # views nothing
-        ("little", ["delta dtype=<i4 astype=>i4", "bitround keepbits=9"], "big"),
-        ("big", ["quantize dtype=>f4", "delta dtype=>i4 astype=<i2"], "little"),
-        ("big", ["astype decode_dtype=>f8 encode_dtype=>i4", "delta dtype=<i4"], "big"),
-        ("little", ["packbits"], "little"),
-    ],
-    ids=str,
-)
-def test_beside_array_filters_bytes_states_what_zarr_python_wants(inside, array_filters, written):
-    specs = filters(*array_filters)
-    chain = Chain((CodecSpec("bytes", {"endian": inside}), *specs))
-    document = chain.to_json()
-    assert document[len(specs)] == {"name": "bytes", "configuration": {"endian": written}}
-    assert Chain.from_json(document) == chain
-
-
 @pytest.mark.parametrize("endian", ["little", "big"])
 def test_what_zarr_pythons_read_differently_is_refused(endian):
     other = {"little": "<", "big": ">"}[{"little": "big", "big": "little"}[endian]]

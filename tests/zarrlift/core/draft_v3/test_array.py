@@ -110,29 +110,6 @@ def test_a_separator_that_zarr_python_says_twice():
     assert "separator" in refusal(python(chunk_grid=grid, dimension_separator="/"))
 
 
-def test_filters_are_codecs_to_zarr_python_and_the_users_to_the_text():
-    mine = {"filters": [{"id": "delta", "dtype": "<i4"}], "a": 1}
-    assert "filters" in refusal(python(attributes=mine))
-    array, _ = text(attributes=mine)
-    assert array.attributes == mine
-
-    def read_filtered(document, dtype):
-        assert document == {
-            "order": "C",
-            "filters": mine["filters"],
-            "compressor": {"id": "blosc", **PYTHON["compressor"]["configuration"]},
-            "dtype": "<i4",
-            "shape": [4, 6],
-        }
-        return Chain((LITTLE, CodecSpec("numcodecs.delta"))), DataType("int32"), []
-
-    array, problems = describe_array({**PYTHON, "attributes": mine}, ZARR_PYTHON, read_filtered=read_filtered)
-    assert problems == ()
-    assert array.attributes == {"a": 1}
-    assert array.chain.codecs[1] == CodecSpec("numcodecs.delta")
-    assert python(attributes={"filters": "red"})[0].attributes == {"filters": "red"}
-
-
 def test_objects_are_read_by_their_codec():
     kind = {
         "data_type": of("TODO: object array protocol URL", "|O"),
@@ -195,29 +172,6 @@ def test_no_transformer_is_no_sharding():
 # ----- fallbacks
 
 UNKNOWN = {"extension": "http://example.org/decimals", "type": "decimal", "fallback": "<i4"}
-
-
-def test_a_fallback_is_used_only_when_asked_for():
-    assert "--set allow-fallback=true" in refusal(python(data_type=UNKNOWN))
-    array, problems = describe_array({**PYTHON, "data_type": UNKNOWN}, ZARR_PYTHON, allow_fallback=True)
-    assert array.data_type == DataType("int32")
-    assert [(problem.kind, problem.severity) for problem in problems] == [("fallback", "warning")]
-
-
-@pytest.mark.parametrize(
-    ("fallback", "name"),
-    [
-        (["decimal32", ">i2", "r32"], "int16"),
-        (["r32"], "raw_bytes"),
-        ({**UNKNOWN, "type": "other", "fallback": ["x", "u1"]}, "uint8"),
-        (of(COMPLEX, "<c8"), "complex64"),
-    ],
-    ids=str,
-)
-def test_the_first_fallback_that_is_known_counts(fallback, name):
-    document = {**PYTHON, "data_type": {**UNKNOWN, "fallback": fallback}, "fill_value": None}
-    array, _ = describe_array(document, ZARR_PYTHON, allow_fallback=True)
-    assert array.data_type.name == name
 
 
 def test_a_type_that_is_known_needs_no_fallback():

@@ -128,26 +128,6 @@ def test_a_group_has_attributes_and_nothing_else():
 
 # ----- node keys
 
-# Section "Storage keys": its two tables; and what zarr-python 2.18.7 leaves on disk.
-KEYS = [
-    (TEXT, "array", "", "meta/array.json", "data/"),
-    (TEXT, "group", "", "meta/group.json", "data/"),
-    (TEXT, "group", "ocean", "meta/ocean.group.json", "data/ocean/"),
-    (TEXT, "array", "ocean", "meta/ocean.array.json", "data/ocean/"),
-    (TEXT, "group", "ocean/casts", "meta/ocean/casts.group.json", "data/ocean/casts/"),
-    (TEXT, "array", "ocean/tides", "meta/ocean/tides.array.json", "data/ocean/tides/"),
-    (ZARR_PYTHON, "array", "", "meta/root.array.json", "data/root/"),
-    (ZARR_PYTHON, "group", "", "meta/root.group.json", "data/root/"),
-    (ZARR_PYTHON, "array", "deep/er/x", "meta/root/deep/er/x.array.json", "data/root/deep/er/x/"),
-]
-
-
-@pytest.mark.parametrize(("dialect", "kind", "path", "key", "data"), KEYS, ids=[row[3] for row in KEYS])
-def test_keys_of_nodes(dialect, kind, path, key, data):
-    assert dialect.key(path, kind) == key
-    assert dialect.node(key) == NodeKey(path, kind)
-    assert dialect.data(path) == data
-
 
 NAMES = st.text("ab01-_.", min_size=1, max_size=6).filter(lambda name: bad_node_name(name) is None)
 TRICKY = st.sampled_from(("array", "group", "root", "meta", "c0", "a.array", "x.group", "json", "a.json"))

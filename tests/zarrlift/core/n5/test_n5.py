@@ -256,45 +256,6 @@ def xz(preset, kind=1):
     return "numcodecs.lzma", {"format": kind, "check": -1, "preset": preset, "filters": None}
 
 
-COMPRESSIONS = [
-    ("raw", {"type": "raw"}, None),
-    ("Java gzip", {"type": "gzip", "level": -1, "useZlib": False}, ("gzip", {"level": 6})),
-    ("z5 gzip", {"type": "gzip", "level": 5}, ("gzip", {"level": 5})),
-    ("gzip without level", {"type": "gzip"}, ("gzip", {"level": 6})),
-    ("zlib", {"type": "gzip", "level": 3, "useZlib": True}, ("numcodecs.zlib", {"level": 3})),
-    ("bzip2", {"type": "bzip2", "blockSize": 7}, ("numcodecs.bz2", {"level": 7})),
-    ("bzip2 without level", {"type": "bzip2"}, ("numcodecs.bz2", {"level": 9})),
-    ("xz", {"type": "xz", "preset": 4}, xz(4)),
-    ("xz without preset", {"type": "xz"}, xz(6)),
-    ("zarr-python lzma", {"check": -1, "filters": None, "format": 2, "preset": 6, "type": "lzma"}, xz(6, 2)),
-    ("Java lz4", {"type": "lz4", "blockSize": 65536}, ("lz4_block", {"blockSize": 65536})),
-    ("Java lz4 without size", {"type": "lz4"}, ("lz4_block", {"blockSize": 65536})),
-    ("z5 lz4", {"type": "lz4", "blockSize": 6}, ("lz4_bare", {})),
-    ("zarr-python lz4", {"type": "lz4", "id": "lz4", "acceleration": 1},
-     ("numcodecs.lz4", {"acceleration": 1})),
-    ("zstd", {"type": "zstd", "level": 5, "nbWorkers": 2}, ("zstd", {"level": 5, "checksum": False})),
-    ("zarr-python zstd", {"checksum": True, "id": "zstd", "level": 1, "type": "zstd"},
-     ("zstd", {"level": 1, "checksum": True})),
-    ("z5 blosc", {"type": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0, "nthreads": 8},
-     ("blosc", {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0})),
-    ("zarr-python blosc", {"type": "blosc", "cname": "zstd", "clevel": 1, "shuffle": -1, "blocksize": 9},
-     ("blosc", {"cname": "zstd", "clevel": 1, "shuffle": "shuffle", "typesize": 2, "blocksize": 9})),
-    ("Java blosc's defaults", {"type": "blosc"},
-     ("blosc", {"cname": "blosclz", "clevel": 6, "shuffle": "noshuffle", "typesize": 2, "blocksize": 0})),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("compression", "codec"), [row[1:] for row in COMPRESSIONS], ids=[r[0] for r in COMPRESSIONS]
-)
-def test_compressions_and_the_codecs_they_are(compression, codec):
-    dataset, problems = described(compression=compression)
-    assert dataset.compression == (None if codec is None else CodecSpec(*codec))
-    assert all(problem.severity == "note" for problem in problems)
-    # Each is one that is compiled here.
-    Pipeline(dataset.chain("kept"), (4, 3), dataset.data_type)
-
-
 def test_automatic_shuffle_of_single_bytes_is_of_bits():
     dataset, _ = described(dataType="uint8", compression={"type": "blosc", "cname": "lz4", "shuffle": -1})
     assert dataset.compression.configuration["shuffle"] == "bitshuffle"
@@ -303,12 +264,6 @@ def test_automatic_shuffle_of_single_bytes_is_of_bits():
 def test_bare_lz4_is_noted_as_z5s():
     _, problems = described(compression={"type": "lz4", "blockSize": 6})
     assert "z5" in problems[0].message
-
-
-def test_compression_type_of_early_java():
-    document = {name: value for name, value in PLAIN.items() if name != "compression"}
-    dataset, problems = describe_dataset({**document, "compressionType": "gzip"})
-    assert (dataset.compression, problems) == (CodecSpec("gzip", {"level": 6}), ())
 
 
 def test_members_of_a_compression_that_nobody_knows_are_told():
@@ -415,17 +370,6 @@ def test_the_users_attributes_are_what_neither_the_dataset_nor_the_version_is():
     assert user_attributes({**PLAIN, "n5": "2.0.0", **mine}) == mine
     # A group's own `dataType` is the user's; so is an `n5` that is no version.
     assert user_attributes({"dataType": "uint16", "n5": {"a": 1}}) == {"dataType": "uint16", "n5": {"a": 1}}
-
-
-@pytest.mark.parametrize(
-    ("version", "severity"),
-    [("4.0.0", None), ("2.0.0", None), ("1.0", None), ("2.1.3-SNAPSHOT", None), ("5.0.0", "refusal"),
-     ("10.0.0", "refusal"), ("new", "warning"), (4, "warning"), (None, "warning")],
-)  # fmt: skip
-def test_versions(version, severity):
-    problem = version_problem({"n5": version})
-    assert (problem and problem.severity) == severity
-    assert version_problem({}) is None
 
 
 # Shards in the place of N5 blocks are recognised by their index, and blocks are not taken for them.

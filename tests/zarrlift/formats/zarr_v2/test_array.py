@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import zlib
 from pathlib import Path
@@ -17,15 +16,12 @@ from tests.support.v2_trees import array, messages, node, one, read
 
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode
-from zarrlift.core.codec_spec import CodecSpec
 from zarrlift.core.data_types.v2 import v2_fill_to_scalar
-from zarrlift.core.data_types.v3 import DataType
 from zarrlift.formats.describe import describe
 from zarrlift.formats.zarr_v2.array import V2ArrayDescriber
 from zarrlift.formats.zarr_v2.deviations import (
     DEVIATIONS,
     DTYPE_DEVIATIONS,
-    specified_fill,
 )
 from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import MetadataError
@@ -384,23 +380,6 @@ def test_a_text_as_fill_value_of_bytes_is_refused_with_both_readings(tmp_path, t
     assert problem.found == f'"{text}": the text itself (zarr-python 2), or {second} (zarr-python 3)'
 
 
-BEYOND_V3 = {
-    "long double": ("<f16", 0.5, "5.0e-01"),
-    "long complex": (">c32", [0.5, "NaN"], ["5.0e-01", "NaN"]),
-    "sub-array": ([["a", "<i2", [2]], ["b", "|u1"]], "AQACAAU=", {"a": [1, 2], "b": 5}),
-    "no fill value": ([["a", "<i2", [2]], ["b", "<f16"]], None, {"a": [0, 0], "b": "0.0e+00"}),
-}
-
-
-@pytest.mark.parametrize(("dtype", "fill", "described"), BEYOND_V3.values(), ids=BEYOND_V3)
-def test_items_that_no_v3_type_holds_are_described_as_objects(tmp_path, dtype, fill, described):
-    found = one(tmp_path, array(dtype=dtype, fill_value=fill))
-    assert found.layout is not None, found.problems
-    assert found.layout.data_type == DataType("object")
-    assert found.layout.chain.codecs[0] == CodecSpec("numpy_bytes", {"dtype": dtype})
-    assert found.layout.fill_value == described
-
-
 LYING_FILTERS = {
     "floats of another size": ("<i4", {"id": "delta", "dtype": "<f8"}),
     "floats over whole numbers": ("<i4", {"id": "delta", "dtype": "<f4"}),
@@ -510,31 +489,6 @@ def test_a_document_read_twice_says_the_same(document):
 
 
 # Fill values that deviate from the specification of Zarr v2, one by one (fixtures have those of writers).
-
-
-@pytest.mark.parametrize(
-    ("value", "dtype", "expected"),
-    [
-        (True, "?", True),
-        (-3, "<i2", -3),
-        (250, "|u1", 250),
-        (7, "<M8[s]", 7),
-        (-7, ">m8[ns]", -7),
-        (0.5, "<f4", 0.5),
-        (np.nan, "<f8", "NaN"),
-        (np.inf, "<f8", "Infinity"),
-        (-np.inf, ">f2", "-Infinity"),
-        (complex(np.inf, -0.5), "<c16", ["Infinity", -0.5]),
-        (complex(1, -np.inf), "<c8", [1.0, "-Infinity"]),
-        ("ab", "<U3", "ab"),
-        (b"ab", "|S4", base64.b64encode(b"ab\0\0").decode()),
-        (b"\1\2", "|V2", base64.b64encode(b"\1\2").decode()),
-    ],
-)
-def test_a_scalar_has_the_form_of_the_specification(value, dtype, expected) -> None:
-    found = specified_fill(np.array(value, dtype=dtype)[()], np.dtype(dtype))
-    assert found == expected
-    assert type(found) is type(expected)
 
 
 # `<U1` over characters of one byte, as netcdf-c 4.9.0 writes them: what a chunk's length tells, no more.

@@ -40,14 +40,6 @@ def test_documents_are_kept_as_they_lie(tmp_path):
     assert [d.key for d in node(archive, "x").documents] == ["x/.zarray"]
 
 
-def test_a_refused_node_never_stops_the_others(tmp_path):
-    archive = read(
-        tmp_path, {".zgroup": GROUP, "bad/.zarray": b"{", "good/.zarray": ARRAY, "g/.zgroup": b"7"}
-    )
-    assert [found.path for found in archive.nodes if found.refused] == ["bad", "g"]
-    assert node(archive, "good").layout is not None
-
-
 def test_a_directory_is_listed_once_and_those_of_chunks_never(tmp_path, monkeypatch):
     storage = tree(tmp_path, {".zgroup": GROUP, "a/.zarray": array(dimension_separator="/"), "a/0/0": b"x"})
     listed = []
@@ -60,15 +52,6 @@ def test_a_directory_is_listed_once_and_those_of_chunks_never(tmp_path, monkeypa
 
 
 # ----- names
-
-
-@pytest.mark.parametrize("name", ["zarr.json", "..."])
-def test_names_v3_cannot_hold_are_refused_by_name(tmp_path, name):
-    archive = read(tmp_path, {".zgroup": GROUP, f"{name}/.zarray": ARRAY})
-    found = node(archive, name)
-    assert isinstance(found, ArrayNode)
-    assert found.refused
-    assert repr(name) in messages(found)
 
 
 @pytest.mark.parametrize(("names", "said"), [(["__x"], "reserved"), (["a", "A"], "/A too")])

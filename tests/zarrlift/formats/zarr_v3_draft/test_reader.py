@@ -22,7 +22,7 @@ from zarrlift.core.grid.chunk_keys import DraftKeys
 from zarrlift.formats.describe import describe
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.errors import MetadataError, StorageError, UnsupportedError, UsageError
+from zarrstack.core.errors import StorageError, UsageError
 
 ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.TEXT))
 OLD_ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.ZARR_PYTHON))
@@ -178,31 +178,6 @@ def test_extensions_are_passed_over_where_they_may_be(tmp_path):
     assert not node(archive, "a").refused
 
 
-def test_an_extension_that_must_be_understood_refuses_its_array_by_name(tmp_path):
-    needed = {"extension": "http://example.org/foo", "must_understand": True}
-    archive = read(tmp_path, {"meta/a.array.json": array(extensions=[needed]), "meta/b.array.json": ARRAY})
-    (problem,) = node(archive, "a").problems
-    assert "the extension http://example.org/foo must be understood" in problem.message
-    assert problem.key == "meta/a.array.json"
-    assert not node(archive, "b").refused
-
-
-@pytest.mark.parametrize(
-    ("entry", "error", "said"),
-    [
-        ({**ENTRY, "zarr_format": "https://purl.org/zarr/spec/core/4.0"}, UnsupportedError, "another major"),
-        ({**ENTRY, "extensions": [{"extension": "http://a"}]}, UnsupportedError, "http://a must be"),
-        ({**OLD_ENTRY, "metadata_encoding": "http://a/cbor"}, UnsupportedError, "unknown metadata_encoding"),
-        (b"{", MetadataError, "not JSON"),
-    ],
-    ids=["version 4", "extension", "encoding", "no JSON"],
-)
-def test_nothing_is_read_behind_an_entry_point_that_cannot_be(tmp_path, entry, error, said):
-    with pytest.raises(error, match=said) as caught:
-        read(tmp_path, {"meta/a.array.json": ARRAY}, entry=entry)
-    assert caught.value.problem.key == "zarr.json"
-
-
 def test_without_an_entry_point_and_documents_there_is_no_hierarchy(tmp_path):
     with pytest.raises(UsageError, match=r"expected zarr\.json at its root"):
         zarr_v3_draft.read(tree(tmp_path, {"data/a/c0/0": CHUNK}))
@@ -263,13 +238,6 @@ def test_a_document_of_a_node_without_name_is_refused_at_its_key(tmp_path, key):
     (problem,) = archive.problems
     assert (problem.severity, problem.key) == ("refusal", key)
     assert not node(archive, "b").refused
-
-
-def test_a_document_of_the_other_dialect_is_not_passed_over(tmp_path):
-    archive = read(tmp_path, {"meta/a.array.json": ARRAY}, entry=OLD_ENTRY)
-    (problem,) = archive.problems
-    assert problem.message == "the key of a metadata document is not a valid node path"
-    assert problem.expected == "such as meta/root/a/b.array.json"
 
 
 # ----- chunks, and what belongs to nothing

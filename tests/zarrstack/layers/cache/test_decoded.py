@@ -93,21 +93,6 @@ def test_a_chunk_is_decoded_once(options, dtype, decodes):
     assert len(decodes) == 4
 
 
-def test_memory_holds_the_chunk_instead_of_its_bytes():
-    below = MemoryStore()
-    written(below, np.zeros((64, 64), "i4") + 1, (32, 32))
-    cache = Cache(below)
-    array = opened(cache)
-    before = cache.figures()
-    array[...]
-    figures = cache.figures()
-    assert figures.memory_entries == before.memory_entries + 4
-    assert 4 * 32 * 32 * 4 <= figures.memory_bytes - before.memory_bytes <= 4 * (32 * 32 * 4 + 620)
-    array[...]
-    assert cache.figures().hits >= figures.hits + 4
-    assert cache.figures().misses == figures.misses
-
-
 def test_the_budget_of_the_memory_tier_holds(decodes):
     below = MemoryStore()
     written(below, np.arange(64 * 64).reshape(64, 64), (16, 16))

@@ -147,24 +147,6 @@ async def test_every_change_is_seen(change, was, tmp_path) -> None:
         assert await store.exists("a/0") == (wanted is not None)
 
 
-@pytest.mark.parametrize("was", [b"0123456789", None], ids=["present", "missing"])
-def test_changes_without_an_event_loop_are_seen(was) -> None:
-    """zarr's own cache opts out of synchronous methods; 3.1.6 let them pass it by."""
-    below = filled() if was is None else filled(a_0=was)
-    store = Cache(below)
-
-    def get():
-        value = store.get_sync("a/0", prototype=PROTOTYPE)
-        return None if value is None else value.to_bytes()
-
-    assert [get(), get()] == [was, was]
-    assert below.calls["get"] == 1
-    store.set_sync("a/0", buffer(b"new"))
-    assert get() == b"new"
-    store.delete_sync("a/0")
-    assert [get(), get()] == [None, None]
-
-
 async def test_a_read_that_was_overtaken_by_a_write_is_not_kept() -> None:
     """A slow reader holds the old value when the new one is already written."""
     below = filled(a_0=b"old")
