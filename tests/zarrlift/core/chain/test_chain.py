@@ -224,7 +224,8 @@ def test_who_reads_a_feature_is_what_the_table_says(reader: str, tmp_path: Path)
 
 
 def test_each_feature_of_the_table_has_a_case() -> None:
-    assert features().keys() == {name for case in CASES.values() for name in features_of(case)}
+    cases = {name for case in CASES.values() for name in features_of(case)}
+    assert features().keys() == cases, "the cases are in tests/support/reader_cases.py"
 
 
 def test_only_the_newer_zarr_python_reads_structs_in_shards(tmp_path: Path) -> None:

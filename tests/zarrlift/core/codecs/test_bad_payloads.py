@@ -196,7 +196,7 @@ ROWS = {
 
 
 def test_every_codec_is_tried_with_hostile_payloads():
-    assert (BUFFERS | ROWS) - {spec.name for spec in SPECS} - {"lz4_block"} == set()
+    assert (BUFFERS | ROWS) - {spec.name for spec in SPECS} == set(), "add each of them to SPECS"
 
 
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.name in ROWS], ids=str)
