@@ -33,6 +33,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from zarrlift.core.units import UNITS
+
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -47,12 +49,13 @@ SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\. \.venv/bin/activate$|^\.c
 """Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
 CHANGE = re.compile(r"^cd ([\w./-]+)$", re.MULTILINE)
 IN_A_CLONE = "In a clone of the repository"
+AMOUNT = rf"\d[\d.]* (?:B|{'|'.join(UNITS)})"
 VARIES = (
     (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b"), "WHEN"),
     (re.compile(r"(?<![\w.])\d[\d.]* (?:ms|s|min(?: \d+ s)?)\b"), "TIME"),
     # A run of less than 10 ms states no rate.
-    (re.compile(r"(?<=TIME) \(\d[\d.]* [kMGT]?B/s\)"), ""),
-    (re.compile(r"(?<![\w.])\d[\d.]* [kMGT]?B free"), "SPACE free"),
+    (re.compile(rf"(?<=TIME) \({AMOUNT}/s\)"), ""),
+    (re.compile(rf"(?<![\w.]){AMOUNT} free"), "SPACE free"),
 )
 """What a page shows of one run, and another run prints differently."""
 VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)|\b(?:environ|getenv)\b\W*?(?:get)?\W*[\"'](\w+)")
@@ -499,6 +502,8 @@ def test_every_format_is_on_its_pages() -> None:
 
     table = (ROOT / "docs" / "howto" / "formats.md").read_text()
     assert [name for name in FORMATS if f"| `{name}` |" not in table] == []
+    front = (ROOT / "docs" / "index.md").read_text()
+    assert [row.title for row in FORMATS.values() if f"| {row.title} |" not in front] == []
     types = (REFERENCE / "python.md").read_text()
     assert [name for name in FORMATS if f'`"{name}"`' not in types] == []
 

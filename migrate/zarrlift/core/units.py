@@ -16,7 +16,7 @@ from zarrstack.core.errors import short
 
 from .node_paths import WINDOWS
 
-_UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
+UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Unicode categories that control a terminal or are invisible: controls, format characters (including those
 that reverse text), lone surrogates, private use, line separators.
@@ -29,10 +29,10 @@ def bytes_text(count: int, *, estimated: bool = False) -> str:
     if count < 1000:
         return f"{mark}{count} B"
     value = float(count)
-    for unit in _UNITS:
+    for unit in UNITS:
         value /= 1000
         # The format below would round 999.5 to 1000; the next unit shows 1.00.
-        if value < 999.5 or unit == _UNITS[-1]:
+        if value < 999.5 or unit == UNITS[-1]:
             break
     digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
     return f"{mark}{value:,.{digits}f} {unit}"
