@@ -34,7 +34,7 @@ def page(name):
     if own:
         return own[0] + "".join(each for each in sections if each.startswith("In tests"))
     ends = [number for number, each in enumerate(sections) if each.startswith(("Sharding", "Data loaders"))]
-    return first + "".join(sections[: ends[0]])
+    return first + "".join(sections[: ends[0]]) if ends else ""
 
 
 def table(name):
@@ -53,8 +53,10 @@ def named(cell):
     return [text.partition("=")[0] for text in re.findall(r"`([^`]+)`", cell)]
 
 
-def test_every_layer_has_a_page():
+def test_every_layer_has_a_page_or_a_section_by_its_name_and_a_row_in_the_table():
     assert [name for name in LAYERS if not page(name)] == []
+    rows = re.findall(r"^\| \[?`(\w+)`", (PAGES / "index.md").read_text(), re.MULTILINE)
+    assert [name for name in (*LAYERS, *WITHOUT) if find(name).__name__ not in rows] == []
     assert all(not find(name).option_names() for name in WITHOUT)
 
 

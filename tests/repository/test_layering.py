@@ -86,9 +86,17 @@ def test_the_rooms_on_the_page_are_those_of_the_package_in_the_order_of_imports(
     assert shown == [room for room in reversed(ROOMS[package]) if (folder / room).is_dir()]
 
 
-def test_each_file_on_the_page_exists() -> None:
-    named = [name for name in re.findall(r"`([\w/]+(?:\.py|/\w+))`", PAGE) if not (ROOT / name).exists()]
+def test_each_file_and_table_that_the_pages_for_developers_name_exists() -> None:
+    pages = PAGE + (ROOT / "CONTRIBUTING.md").read_text()
+    named = [
+        name
+        for name in re.findall(r"`([\w/]+(?:\.(?:py|md|toml)|/\w+))`", pages)
+        if not (ROOT / name).exists()
+    ]
     assert [name for name in named if "/" in name or not any(ROOT.glob(f"[mt]*/**/{name}"))] == []
+    code = "".join(path.read_text() for path in ROOT.glob("[mt]*/**/*.py"))
+    tables = re.findall(r"`([A-Z_]{4,})`", pages.replace("`ZARRLIFT_VENV`", ""))
+    assert [name for name in tables if not re.search(rf"^{name}\b.* = ", code, re.MULTILINE)] == []
 
 
 def test_the_page_is_one_page() -> None:
