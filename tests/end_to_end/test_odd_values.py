@@ -50,7 +50,7 @@ def times(dtype: str, numbers: list[int]) -> np.ndarray[Any, Any]:
     ],
     ids=str,
 )
-@pytest.mark.slow(one_in=6)
+@pytest.mark.slow(one_in=19)
 def test_times_without_a_unit_keep_their_values(dtype: str, wish: dict[str, str], tmp_path: Path) -> None:
     """numpy's `astype` between their two byte orders swaps no byte (1.26 to 2.5)."""
     document = {**ARRAY, "shape": [6], "chunks": [2], "dtype": dtype}
@@ -128,6 +128,7 @@ def test_with_chunks_the_plan_refuses_it(codecs: str, document: dict[str, Any], 
     assert "not a whole number of elements" in told.message
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("document", MISFITS.values(), ids=MISFITS)
 @pytest.mark.parametrize("codecs", ["portable", "keep"])
 def test_without_chunks_it_is_its_fill_value_and_verifies(
@@ -199,6 +200,7 @@ WAYS: dict[str, list[str]] = {
 }
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
 def test_a_copy_omits_them_and_every_reader_reads_it(options: list[str], tmp_path: Path) -> None:
     source, result = left_by_z5py(tmp_path), tmp_path / "out.zarr"
@@ -321,6 +323,7 @@ def test_behind_a_checksum_they_are_omitted_and_the_checksum_is_made_again(tmp_p
     assert np.array_equal(by_tensorstore(tmp_path / "out.zarr"), values)
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("name", ["zlib", "gzip", "zstd", "bzip2"])
 def test_behind_other_codecs_they_are_damage(name: str, tmp_path: Path) -> None:
     copy = tmp_path / "source.zr"

@@ -81,6 +81,7 @@ class Run:
         for name, content in found.items():
             start = content.find(WORD.encode())
             assert start < 0, (what, name, content[max(start - 200, 0) : start + 100])
+        self.caplog.clear()
 
 
 @pytest.fixture
@@ -177,7 +178,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-@pytest.mark.slow(one_in=7)
+@pytest.mark.slow(one_in=23)
 def test_what_is_wrong_is_told_without_secrets(name: str, run: Run, place: Path) -> None:
     write_archive(place / "source.zarr")
     words = WRONG[name]

@@ -97,6 +97,7 @@ def keys(root: Path, made: dict, path: str) -> list[str]:
     return sorted(filter(None, asyncio.run(listed())))
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("path", EXPECTED)
 def test_an_array_of_zarr_2_18_reads_as_it_read_it(path) -> None:
     made = EXPECTED[path]
@@ -104,6 +105,7 @@ def test_an_array_of_zarr_2_18_reads_as_it_read_it(path) -> None:
     assert keys(ARCHIVE, made, path) == made["keys"]
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("path", EXPECTED)
 def test_an_array_of_zarr_2_18_is_changed_in_part(path, tmp_path) -> None:
     made = EXPECTED[path]
@@ -242,6 +244,7 @@ def payloads(shard: bytes, per_shard: tuple[int, ...], form: IndexFormat) -> dic
     return {place: shard[index.get(place[: len(per_shard)])] for place in there}
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("path", EXPECTED)
 @parametrize_readers(OF_ALL_FEATURES)
 def test_a_reader_reads_what_zarr_2_18_reads(reader, path, migrated) -> None:

@@ -124,15 +124,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         zarrlift.no_such_name  # noqa: B018 - the access is the test
 
 
-def test_help_loads_no_heavy_package() -> None:
-    program = Path(sys.executable).with_name("zarrlift")
-    words = (sys.executable, "-X", "importtime", str(program), "--help")
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    loaded = set(re.findall(r"^import time:.*\|\s*([\w.]+)$", done.stderr, re.MULTILINE))
-    assert "zarrlift.cli" in loaded, "the pattern does not fit what this Python prints"
-    assert sorted(loaded & HEAVY) == []
-
-
 def test_the_packages_and_their_errors_load_no_heavy_package() -> None:
     code = (
         "import sys, zarrlift, zarrlift.errors, zarrstack, zarrstack.errors\n"

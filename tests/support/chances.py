@@ -17,7 +17,7 @@ from zarrstack.testing.operations import Operation, expected, operations, perfor
 
 # Profiles of hypothesis: how many examples a test draws where they take seconds, and whether they are new.
 #
-# Those of "quick", a sixth, and of "all", half of them, are the same in every run, at home and in CI, so
+# Those of "quick", an eighth, and of "all", half of them, are the same in every run, at home and in CI, so
 # that a change is judged by itself. "random" draws all of them anew.
 
 _EXAMPLES = 50
@@ -26,7 +26,7 @@ _EXAMPLES = 50
 
 def register_profiles() -> None:
     """For hypothesis' plug-in, and for the test modules, which take "quick" over if no other is asked for."""
-    for name, divisor in (("quick", 6), ("all", 2), ("random", 1)):
+    for name, divisor in (("quick", 8), ("all", 2), ("random", 1)):
         # Slow machines are no failure. Without a database, a failure depends on nothing but the seed.
         hypothesis.settings.register_profile(
             name,

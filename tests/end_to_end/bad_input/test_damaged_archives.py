@@ -82,7 +82,7 @@ ALSO_AT = {
 """Another key that may be blamed."""
 
 
-@pytest.mark.slow(one_in=47)
+@pytest.mark.slow(one_in=97)
 @pytest.mark.parametrize(("case", "options"), RUNS, ids=str)
 def test_a_copy_keeps_back_what_is_damaged_and_nothing_else_as_its_plan_says(
     case: BadCase, options: tuple[str, ...], tmp_path: Path
@@ -131,7 +131,7 @@ def test_a_copy_keeps_back_what_is_damaged_and_nothing_else_as_its_plan_says(
         assert any(problem.get("key") in keys for problem in ran.refusals)
 
 
-@pytest.mark.slow(one_in=19)
+@pytest.mark.slow(one_in=41)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", PLAIN, ids=str)
 def test_in_place_nothing_damaged_is_published_and_no_group(case: BadCase, tmp_path: Path) -> None:
@@ -163,6 +163,7 @@ def test_broken_consolidated_metadata_is_a_warning_that_names_it(case: BadCase, 
     assert '"warning"' in text
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("case", [case for case in PLAIN if "escape" in case.name], ids=str)
 def test_a_key_that_leads_out_is_refused_until_it_is_gone(case: BadCase, tmp_path: Path) -> None:
     source, destination = copied(case.path, tmp_path / "source.zarr"), tmp_path / "out.zarr"
@@ -204,7 +205,7 @@ MENDED = [
 ]
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=17)
 @pytest.mark.parametrize("name", MENDED)
 def test_resume_finishes_once_the_damage_is_mended(name: str, tmp_path: Path) -> None:
     case, destination = ALL[name], tmp_path / "out.zarr"
@@ -218,46 +219,7 @@ def test_resume_finishes_once_the_damage_is_mended(name: str, tmp_path: Path) ->
     assert (destination / "zarr.json").is_file()
 
 
-@pytest.mark.parametrize("case", DRAFTS[::7], ids=str)
-def test_nothing_is_done_to_a_draft_in_place(case: BadCase, tmp_path: Path) -> None:
-    source = copied(case.path, tmp_path / "source.zarr")
-    before = tree(source)
-    ran = migrate(source, "--in-place")
-    assert ran.code
-    assert tree(source) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["source.zarr"]
-
-
-@pytest.mark.slow(one_in=5)
-@pytest.mark.needs_reader("once")
-@pytest.mark.parametrize("case", SHARDS, ids=str)
-def test_verify_says_which_shard_is_damaged(case: BadCase, tmp_path: Path) -> None:
-    """A result that was made while the source was sound, against a source that is not any more."""
-    source, destination = copied(case.path, tmp_path / "source.zarr"), tmp_path / "out.zarr"
-    damaged = (source / "data/bad/c0/0").read_bytes()
-    mend(case, source)
-    assert run("migrate", source, destination).code == 0
-    assert np.array_equal(read(destination / "bad"), GOOD)
-    (source / "data/bad/c0/0").write_bytes(damaged)
-    ran = run("verify", source, destination, "--full", "--json")
-    assert ran.code == 1
-    assert {(p.get("node"), p.get("key")) for p in json.loads(ran.out)["result"]["problems"]} == {
-        ("bad", "data/bad/c0/0")
-    }
-
-
-def test_every_bad_block_of_an_n5_array_is_named(tmp_path: Path) -> None:
-    source = copied(ALL["n5-block_mode_3"].path, tmp_path / "source.n5")
-    (source / "bad/0/0").write_bytes(b"\0\0")
-    ran = migrate(source, tmp_path / "out.zarr")
-    assert [(problem["node"], problem["key"]) for problem in ran.refusals] == [
-        ("bad", "bad/0/0"),
-        ("bad", "bad/0/1"),
-    ]
-    assert "shorter than its header" in ran.refusals[0]["message"]
-    assert "unknown mode" in ran.refusals[1]["message"]
-
-
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     "members",
     [{}, {"filters": [{"id": "delta", "dtype": "<i4"}]}, {"order": "F"}],

@@ -78,6 +78,7 @@ def failing(name: str, number: int, unreadable: str, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(builtins, "open", fail_too)
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize(
     ("key", "number"),
     [
@@ -130,6 +131,7 @@ def test_links_that_lead_astray_keep_back_their_node(tmp_path: Path) -> None:
             assert ran.refusals[0]["found"]
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("name", "chunk", "follow"),
     [
@@ -275,6 +277,7 @@ class Full:
         return self._real.execute(statement, *arguments)
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("left", [0, 1, 2, 4, 5, 6])
 def test_a_job_file_that_cannot_grow_stops_the_run_not_the_job(
     left: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -315,6 +318,7 @@ BROKEN: dict[str, Callable[[Path], Any]] = {
     "another version": lambda path: _change(path, "UPDATE meta SET value = '99' WHERE name = 'version'"),
     "a broken plan": lambda path: _change(path, "UPDATE meta SET value = '{' WHERE name = 'plan'"),
     "a broken node": lambda path: _change(path, "UPDATE node SET plan = '{}'"),
+    "a broken problem": lambda path: _change(path, "UPDATE node SET state = 'failed', problems = 'no JSON'"),
 }
 AGAIN = {
     "resume": lambda source, destination: ["resume", destination],
@@ -325,6 +329,7 @@ AGAIN = {
 }
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
 def test_a_broken_job_file_is_named_and_nothing_is_touched(

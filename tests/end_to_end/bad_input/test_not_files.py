@@ -72,6 +72,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("kind", PUT)
 @pytest.mark.parametrize("key", [".zattrs", "bad/.zarray", "bad/.zattrs", "bad/attributes.json"])
 def test_a_document_that_is_no_file_is_refused_by_node(
@@ -85,6 +86,7 @@ def test_a_document_that_is_no_file_is_refused_by_node(
     assert_good(tmp_path / "out.zarr")
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("key", ["bad/.zattrs", "bad/0"])
 @pytest.mark.parametrize("kind", ["a pipe", "a device"])
 def test_layers_wait_for_nothing_either(source: Path, tmp_path: Path, key: str, kind: str) -> None:
@@ -95,6 +97,7 @@ def test_layers_wait_for_nothing_either(source: Path, tmp_path: Path, key: str, 
     assert_good(tmp_path / "out.zarr")
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("kind", PUT)
 def test_the_format_is_known_where_the_root_document_is_no_file(
     source: Path, tmp_path: Path, kind: str
@@ -174,6 +177,7 @@ def test_a_chunk(text: bytes, what: str, command: str, two_arrays: Path, tmp_pat
     assert read(tmp_path / "out.zarr/good").tolist() == GOOD.tolist()
 
 
+@pytest.mark.slow(one_in=3)
 @each_pointer
 @pytest.mark.parametrize("name", [".zarray", ".zattrs"])
 def test_a_document(
@@ -344,6 +348,7 @@ def test_a_list_of_problems_names_each_of_them_and_shows_none_at_length() -> Non
     assert len(said) < 31 * 1100
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("name", [".zattrs", ".zgroup", ".zarray"])
 def test_a_directory_in_the_place_of_a_document_is_no_absence(
     with_long_text: Path, tmp_path: Path, name: str

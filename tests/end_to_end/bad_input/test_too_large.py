@@ -429,6 +429,7 @@ DAMAGE: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("options", [[], ["--codecs", "zstd:1"]], ids=["copied", "decoded"])
 @pytest.mark.parametrize("damaged", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_blosc_chunk_is_refused(

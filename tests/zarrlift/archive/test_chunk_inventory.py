@@ -87,6 +87,7 @@ def test_rows_are_sorted_whatever_is_kept_in_memory(indexes, most, page):
     assert (versions == found % 77).all()
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("order", ["ascending", "descending", "interleaved", "as text"])
 def test_runs_are_merged_in_parts_of_about_a_run(order, monkeypatch):
     """A part has at most two runs' rows, so memory does not depend on the number of runs."""
@@ -152,6 +153,7 @@ NAMES = st.one_of(
 )
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("keys", KEYS, ids=str)
 @given(
     shape=st.lists(st.sampled_from([0, 1, 9, 120, 10**17]), max_size=4).map(tuple),
@@ -206,6 +208,7 @@ def write(chunk: Path, value: int, modified_ns: int) -> None:
     os.utime(chunk, ns=(modified_ns, modified_ns))
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("modified_ns", "sleeps"),
     [

@@ -106,7 +106,7 @@ def small_n5(path):
 SMALL = {"zarr2": small_v2, "n5": small_n5}
 
 
-@pytest.mark.slow(one_in=2)
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("check", ["none", "sample"])
 @pytest.mark.parametrize(("format", "without"), [("zarr2", NOT_FOR_V2), ("n5", NOT_FOR_N5)])
 def test_a_small_archive_is_migrated_without(format, without, check, tmp_path):
@@ -205,6 +205,7 @@ print(len(checks._begun) == 1)
 """
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("threads", [None, "2"])
 def test_what_both_processes_need_is_loaded_before_the_fork(threads):
     environment = {name: text for name, text in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
@@ -288,6 +289,7 @@ def test_a_second_ctrl_c_ends_at_once():
     assert "Traceback" not in err
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("encoding", ["ascii", "cp437"])
 def test_a_name_that_the_terminal_cannot_encode_is_escaped(encoding):
     code = """

@@ -49,6 +49,7 @@ def stop(event: object) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("codecs", [None, "zstd:1"], ids=["relink", "recode"])
 def test_both_ends_are_limited_and_the_result_is_the_same(codecs, tmp_path):
     old, clock = source(tmp_path / "old"), FakeClock()
@@ -121,6 +122,7 @@ def test_archives_of_a_batch_share_a_limit(tmp_path):
     assert clock.now() - 1000 >= 3 * CHUNKS * SIZE / RATE - 1
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(("first", "second"), [(None, "1GB/s"), ("1GB/s", None), ("off", "1GB/s")])
 def test_runs_with_and_without_a_limit_continue_each_other(first, second, tmp_path):
     old, new = source(tmp_path / "old"), tmp_path / "new"
@@ -138,7 +140,7 @@ def test_runs_with_and_without_a_limit_continue_each_other(first, second, tmp_pa
 def test_workers_share_the_limit(tmp_path):
     """A call has its share; as many calls as run in a process have theirs together, in whatever thread."""
     old, new = source(tmp_path / "old"), tmp_path / "new"
-    outcome = zarrlift.migrate(old, new, executor="processes", workers=2, bwlimit="1GB/s")
+    outcome = zarrlift.migrate(old, new, executor="processes", workers=1, bwlimit="1GB/s")
     assert outcome.raise_for_problems().state == "done"
     spec = WorkerSpec(job_id="", run="r", source=str(old), destination=str(new))
     with ThreadPoolExecutor(4) as pool:
@@ -164,6 +166,7 @@ def both(shares) -> None:
         assert shares.rate() == 500
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("rate", ["fast", "0", "-1MB/s", "50 MB per s", 0])
 def test_what_is_no_rate_is_refused_before_anything_is_written(rate, tmp_path):
     with pytest.raises(UsageError, match=r"not a rate.*such as 50MB/s, or off"):
@@ -172,6 +175,7 @@ def test_what_is_no_rate_is_refused_before_anything_is_written(rate, tmp_path):
     assert parse_limit("50MB/s") == 50e6
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("rate", ["10", "10/s", 10, 99_999.0, "99999"])
 def test_a_small_number_needs_a_unit(rate, tmp_path, capsys):
     old, new = source(tmp_path / "old"), tmp_path / "new"

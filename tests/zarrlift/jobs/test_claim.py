@@ -25,7 +25,7 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, WrapperStore
 import zarrlift
 from zarrlift.errors import JobError
 from zarrlift.jobs import claim as claiming
-from zarrlift.jobs.claim import Attempt, Claim, ClaimHolder, claimed
+from zarrlift.jobs.claim import Attempt, ClaimHolder, claimed
 from zarrlift.jobs.ledger import database
 from zarrlift.jobs.ledger.last_run import last_run
 from zarrlift.jobs.ledger.ledger import Job
@@ -127,6 +127,7 @@ PLACES: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_second_job_into_the_same_destination_is_refused(place: str, source: Path, tmp_path: Path) -> None:
     destination = PLACES[place](tmp_path)
@@ -180,6 +181,7 @@ def test_of_a_killed_job_the_job_itself_takes_the_claim_over(
     assert left_of(tmp_path) == {"out.zarr", "out.zarr.zarrlift.db"}
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("command", ["resume", "finish", "undo"])
 def test_a_claim_goes_also_where_nothing_else_is_left_to_do(
     command: str, source: Path, tmp_path: Path, ended: OwnerProcess
@@ -302,6 +304,7 @@ def test_a_job_on_a_cloned_host_is_not_taken_over_in_silence(
     assert not claim.exists()
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(("content", "taken"), [(b"", True), (b"\0" * 300, True), (b"something", False)])
 def test_a_claim_that_a_power_failure_emptied_is_taken_over(
     content: bytes, taken: bool, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -440,15 +443,6 @@ def test_a_claim_goes_with_the_job_however_that_ends(source: Path, tmp_path: Pat
     with pytest.raises(JobError, match="belongs to a different job"):
         zarrlift.migrate(source / "g", destination)
     assert left_of(tmp_path) == {"out.zarr", "out.zarr.zarrlift.db"}
-
-
-def test_a_claim_says_what_it_is_for(tmp_path: Path) -> None:
-    with claimed(LocalStorage(tmp_path / "out.zarr"), tmp_path / "one.db") as claim:
-        assert isinstance(claim, Claim)
-        content = (tmp_path / f"out.zarr{claiming.BESIDE}").read_bytes()
-        assert ClaimHolder.from_bytes(content) == claim.holder
-    assert claim.holder.owner == HERE
-    assert claim.holder.job == claim.new_id
 
 
 def test_a_claim_that_another_took_over_is_left_to_it(tmp_path: Path, destination: Path) -> None:

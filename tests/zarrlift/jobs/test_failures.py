@@ -6,12 +6,10 @@ import errno
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +19,10 @@ import zarr
 from numcodecs import CRC32, Zlib
 from tests.support.fixtures_index import archive
 from tests.support.job_archives import values
-from tests.support.job_processes import stopping
 
 import zarrlift
 from zarrlift.errors import KINDS, JobError, VerificationError
 from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.storage.local import writer as writing
 from zarrlift.storage.local.own_names import with_suffix
 from zarrlift.storage.local.partial_files import partial_name
 from zarrlift.transfer.unexpected_errors import broken_package, unexpected_error
@@ -69,49 +65,6 @@ def test_in_place_no_group_is_published_while_a_node_is_refused(source: Path) ->
     assert values(source, 3) == values(source, 2)
 
 
-def test_a_source_that_changed_under_a_job_is_named(source: Path, tmp_path: Path) -> None:
-    (source / "g/recode/0").write_bytes(b"bad")
-    assert not zarrlift.migrate(source, tmp_path / "out.zarr").ok
-    array = zarr.open_array(str(source / "g/relink"), mode="r+", zarr_format=2)
-    array[0, 0] = 77
-    outcome = zarrlift.resume(tmp_path / "out.zarr")
-    changed = [problem for problem in outcome.plan.all_problems() if problem.kind == "source-changed"]
-    assert [problem.node for problem in changed] == ["g/relink"]
-    assert not outcome.ok
-
-
-def test_a_full_disk_stops_the_run_with_one_message(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = os.write
-    room = [12]
-
-    def write(descriptor: int, data: bytes) -> int:
-        room[0] -= 1
-        if room[0] < 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(descriptor, data)
-
-    monkeypatch.setattr(writing.os, "write", write)
-    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", workers=2)
-    monkeypatch.undo()
-    assert outcome.state == "incomplete"
-    assert [problem.found for problem in outcome.problems] == [os.strerror(errno.ENOSPC)]
-    assert not (tmp_path / "out.zarr/zarr.json").exists()
-    assert zarrlift.resume(tmp_path / "out.zarr").ok
-    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
-
-
-def test_a_job_is_run_by_one_process_at_a_time(source: Path, tmp_path: Path) -> None:
-    (source / "g/relink/0.0").write_bytes(b"bad")
-    zarrlift.migrate(source, tmp_path / "out.zarr")
-    with (
-        Job.open(tmp_path / "out.zarr.zarrlift.db"),
-        pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="another process"),
-    ):
-        zarrlift.resume(tmp_path / "out.zarr")
-
-
 @pytest.mark.parametrize(("cause", "equal"), [("running", True), ("not writable", False)])
 def test_a_verification_is_reported_if_its_job_cannot_record_it(
     cause: str, equal: bool, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -144,14 +97,6 @@ def test_a_verification_is_reported_if_its_job_cannot_record_it(
         with pytest.raises(VerificationError) as caught:
             report.raise_for_problems()
         assert "recorded" not in str(caught.value)
-
-
-def test_an_interrupted_run_says_where_its_job_is(source: Path, tmp_path: Path) -> None:
-    with stopping(Job, "record_task", after=1), pytest.raises(zarrlift.Interrupted) as stopped:
-        zarrlift.migrate(source, tmp_path / "out.zarr")
-    assert zarrlift.status(stopped.value.job).state == "incomplete"
-    assert zarrlift.resume(stopped.value.job).ok
-    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
 
 
 def test_nodes_that_a_refused_one_hid_are_migrated_by_a_resume(source: Path, tmp_path: Path) -> None:
@@ -188,16 +133,6 @@ def test_a_job_that_cannot_be_kept_says_where_else_it_may_lie(source: Path, tmp_
     assert not (tmp_path / "out.zarr").exists()
 
 
-@pytest.mark.parametrize("verb", ["status", "resume", "undo"])
-def test_every_verb_says_that_a_row_of_the_job_is_damaged(source: Path, tmp_path: Path, verb: str) -> None:
-    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
-    with closing(sqlite3.connect(outcome.job)) as db, db:
-        db.execute("UPDATE node SET state = 'failed', problems = 'no JSON'")
-        db.execute("UPDATE meta SET value = 'incomplete' WHERE name = 'state'")
-    with pytest.raises(JobError, match="the job file is damaged"):
-        getattr(zarrlift, verb)(tmp_path / "out.zarr")
-
-
 def _longer(payload: bytes) -> bytes:
     return payload + b"!"
 
@@ -206,6 +141,7 @@ def _flipped(payload: bytes) -> bytes:
     return payload[:5] + bytes([payload[5] ^ 1]) + payload[6:]
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("codecs", ["zstd:3", "gzip:1", "blosc:zstd:5:shuffle"])
 @pytest.mark.parametrize(
     ("dtype", "filters", "damage"),

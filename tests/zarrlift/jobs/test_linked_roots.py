@@ -82,6 +82,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("folder", "change"),
     [("complete", _to_source), ("incomplete", _to_another_result), ("incomplete", _parent)],
@@ -103,27 +104,6 @@ def test_nothing_is_written_to_what_a_link_in_place_of_the_result_leads_to(
     (folder / "away").rename(folder / ("p" if change is _parent else OUT))
     assert zarrlift.resume(folder / JOB).ok
     assert values(folder / OUT, 3) == values(folder / "source.zarr", 2)
-
-
-def test_a_result_that_was_moved_behind_a_link_is_followed_if_it_is_named(folder: Path) -> None:
-    (folder / OUT).rename(folder / "away")
-    (folder / OUT).symlink_to(folder / "away")
-    with pytest.raises(JobError, match=r"resume .*/jobs/out.db --destination .*/p/out.zarr"):
-        zarrlift.resume(folder / JOB)
-    assert zarrlift.resume(folder / JOB, destination=folder / OUT).ok
-    assert values(folder / "away", 3) == values(folder / "source.zarr", 2)
-    assert zarrlift.undo(folder / JOB).ok
-    assert everything(folder / "away") == {}
-
-
-def test_another_archive_is_refused_even_if_it_is_named(folder: Path) -> None:
-    for document in (folder / "q/out.zarr").rglob("zarr.json"):
-        document.write_text(document.read_text().replace("a job's archive", "another one") + " ")
-    _to_another_result(folder)
-    before = everything(folder / "q")
-    with pytest.raises(JobError, match="this is not the job's output"):
-        zarrlift.resume(folder / JOB, destination=folder / OUT)
-    assert everything(folder / "q") == before
 
 
 def test_a_link_at_which_a_job_begins_is_resolved_once(tmp_path: Path) -> None:
@@ -187,7 +167,7 @@ def test_no_job_is_made_where_the_parent_became_a_link_while_it_was_planned(
     assert sorted(os.listdir(tmp_path / "p")) == ["out.zarr", "out.zarr.zarrlift.db"]
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize(
     ("name", "through"),
     [
@@ -260,6 +240,7 @@ def test_in_place_a_link_that_leads_elsewhere_later_gets_nothing(tmp_path: Path)
     assert everything(tmp_path / "elsewhere") == before
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(("change", "apart"), [("deleted", True), ("moved", False), ("unmounted", True)])
 def test_a_lost_parent_is_named_and_nothing_is_written_in_its_place(
     change: str, apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,7 @@ def _removing(monkeypatch: pytest.MonkeyPatch, destination: Path, key: str) -> N
     monkeypatch.setattr(Run, "_write_documents", removing)
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("key", ["g/relink/c/3/3", "g/recode/c/0", "h/rewrite/c/0/0"])
 def test_an_array_is_not_published_without_a_chunk(
     source: Path, destination: Path, key: str, monkeypatch: pytest.MonkeyPatch
@@ -73,6 +74,7 @@ def test_what_is_removed_after_publication_is_named_by_the_same_run(
     assert values(destination, 3) == values(source, 2)
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("content", [b"", b"cut off"])
 def test_an_array_is_not_published_with_an_object_of_another_size(
     content: bytes, source: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -127,6 +129,7 @@ def _incomplete_job(source: Path, destination: Path) -> None:
     chunk.write_bytes(good)
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize(
     ("complete", "verb"), [(False, "resume"), (True, "resume"), (True, "migrate"), (True, "update")]
 )
@@ -148,6 +151,7 @@ def test_chunks_of_a_published_array_are_written_again(
     assert zarrlift.resume(destination).state == "nothing to do"
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("change", ["fill", "source", "document", "written"])
 def test_an_array_that_may_not_be_repaired_is_named(source: Path, destination: Path, change: str) -> None:
     assert zarrlift.migrate(source, destination).ok

@@ -144,6 +144,7 @@ def watch_documents(steps: Steps, at_last: Callable[[], set[str]]) -> Callable[[
     return judge
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize(
     "options",
     [
@@ -169,6 +170,7 @@ def test_in_place_a_group_appears_after_its_arrays(source: Path, monkeypatch: py
     judge()
 
 
+@pytest.mark.slow(one_in=2)
 def test_what_is_recorded_is_done(any_source: Path, result: Path, steps: Steps) -> None:
     done = "SELECT total(chunks - dropped) FROM task WHERE node = id"
     work = f"SELECT path, state, ({done}) FROM node WHERE kind = 'array'"
@@ -203,6 +205,7 @@ def test_a_destination_is_claimed_from_the_first_change_to_the_last(
     assert not claim.exists()
 
 
+@pytest.mark.slow(one_in=2)
 def test_undo_hides_an_array_before_it_deletes_chunks(any_source: Path, result: Path, steps: Steps) -> None:
     assert zarrlift.migrate(any_source, result).ok
 

@@ -330,6 +330,7 @@ def test_a_script_is_quiet_unless_it_asks(tmp_path, capsys, monkeypatch):
     assert "0%|          | 0.00/6.20k [00:00<" in sys.stderr.getvalue()
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("place", ["path", "store"])
 def test_a_running_event_loop_is_no_hindrance(tmp_path, place):
     """As in a notebook, whose cells run in the loop of its kernel."""

@@ -75,7 +75,7 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * available_cores() * 5_000)
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.usefixtures("tight")
 @pytest.mark.parametrize("name", RESULTS)
 def test_what_is_gone_is_named_or_written_again_whatever_wrote_it(name: str, tmp_path: Path) -> None:
@@ -142,6 +142,7 @@ def test_icechunk(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "g/relink" in capsys.readouterr().out
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(("verb", "hidden"), [("run", True), ("resume", False), ("update", True)])
 def test_a_batch(verb: str, hidden: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -161,6 +162,7 @@ def test_a_batch(verb: str, hidden: bool, tmp_path: Path, monkeypatch: pytest.Mo
         assert [problem.node for problem in row.problems] == ["g/relink"]
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("words", [("resume",), ("update",), ("update", "--force"), ("status", "--check")])
 def test_the_source_is_gone(
     words: tuple[str, ...], source: Path, destination: Path, capsys: pytest.CaptureFixture[str]

@@ -141,7 +141,7 @@ def stopped(kind: Kind, destination: Path) -> Path:
     return destination
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=11)
 def test_a_resume_does_not_mix_old_and_new(kind: Kind, stopped: Path) -> None:
     rewritten(kind)
     outcome = zarrlift.resume(stopped, source=kind.place)
@@ -151,11 +151,12 @@ def test_a_resume_does_not_mix_old_and_new(kind: Kind, stopped: Path) -> None:
     assert (stopped / "g/relink/zarr.json").exists()
 
 
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=11)
 def test_a_resume_of_a_source_that_did_not_change_ends_the_job(
     kind: Kind, stopped: Path, source: Path
 ) -> None:
-    assert zarrlift.resume(stopped, source=kind.place).ok
+    outcome = zarrlift.resume(stopped, source=kind.place)
+    assert (outcome.ok, outcome.problems) == (True, ())
     assert values(stopped, 3) == values(source, 2)
 
 
@@ -220,7 +221,7 @@ def resize(kind: Kind) -> None:
 alive = pytest.mark.parametrize("kind", ALIVE, indirect=True, ids=lambda made: made.__name__)
 
 
-@pytest.mark.slow(one_in=9)
+@pytest.mark.slow(one_in=19)
 @alive
 @pytest.mark.parametrize("change", [rewritten, add_attributes, resize])
 def test_an_array_that_changes_while_its_job_runs_does_not_appear(
@@ -239,7 +240,7 @@ def test_an_array_that_changes_while_its_job_runs_does_not_appear(
     assert values(destination, 3) == values(source, 2)
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 @alive
 def test_a_group_that_changes_while_its_job_runs_does_not_appear(
     kind: Kind, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
@@ -289,7 +290,7 @@ def test_files_that_are_older_than_the_plan_are_not_looked_at_again_without_a_re
     assert values(tmp_path / "out.zarr", 3) == before
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize("kind", [a_directory, obstore_memory], indirect=True, ids=lambda made: made.__name__)
 @pytest.mark.parametrize(
     "recipe",
@@ -388,7 +389,7 @@ def warned(problems: Any) -> list[tuple[str | None, str | None]]:
 
 @pytest.mark.parametrize(("change", "found"), CHANGES, ids=lambda case: getattr(case, "__name__", ""))
 @pytest.mark.parametrize("again", ["resume", "migrate"])
-@pytest.mark.slow(one_in=13)  # so that each change is among those that are left
+@pytest.mark.slow(one_in=29)  # so that each change is among those that are left
 def test_a_change_of_an_array_that_was_not_copied_yet_is_taken_over_with_a_warning(
     again: str, change: Any, found: str, archive: Kind, stopped_early: Path
 ) -> None:
@@ -428,6 +429,7 @@ def test_the_warning_is_printed(source: Path, tmp_path: Path, capsys: pytest.Cap
         assert "of different times" in text, words
 
 
+@pytest.mark.slow(one_in=2)
 def test_changes_of_several_resumes_are_all_kept(archive: Kind, stopped_early: Path) -> None:
     add(archive)
     with one_task(), pytest.raises(zarrlift.Interrupted):
@@ -439,21 +441,6 @@ def test_changes_of_several_resumes_are_all_kept(archive: Kind, stopped_early: P
     assert outcome.ok
     assert {node for node, _ in warned(outcome.problems)} == {"h", "h/rewrite"}
     assert warned(zarrlift.status(stopped_early).problems) == warned(outcome.problems)
-
-
-def test_a_source_that_did_not_change_gets_no_warning(archive: Kind, stopped_early: Path) -> None:
-    outcome = zarrlift.resume(stopped_early, source=archive.place)
-    assert (outcome.ok, outcome.problems) == (True, ())
-    assert warned(zarrlift.status(stopped_early).problems) == []
-
-
-def test_an_array_with_recorded_work_still_fails(archive: Kind, stopped_early: Path) -> None:
-    assert [array.path for array in zarrlift.status(stopped_early).arrays if array.tasks_done] == ["g/recode"]
-    rewritten(archive, "g/recode/0")
-    outcome = zarrlift.resume(stopped_early, source=archive.place)
-    assert not outcome.ok
-    assert {(problem.node, problem.severity) for problem in outcome.problems} == {("g/recode", "refusal")}
-    assert not (stopped_early / "g/recode/zarr.json").exists()
 
 
 def test_a_listing_that_is_stored_beside_the_job_has_the_keys(source: Path, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def planned(*words: object, capsys: pytest.CaptureFixture[str]) -> tuple[dict[st
     return before, {node["path"]: node["document"] for node in nodes}
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("name", SOURCES)
 def test_the_documents_are_those_of_both_ends(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -66,6 +66,7 @@ def test_failures_and_refusals_come_first_with_advice(tmp_path):
     assert status.totals.bytes_after == sum(a.bytes_after for a in status.arrays if a.state == "done")
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("codecs", [None, "zstd:3"])
 def test_after_an_update_the_figures_are_those_of_the_whole(codecs, tmp_path, capsys):
     source, destination = tmp_path / "old.zarr", tmp_path / "new.zarr"
@@ -101,6 +102,7 @@ def test_after_an_update_the_figures_are_those_of_the_whole(codecs, tmp_path, ca
     assert "  update    1 array, metadata only\n" in text
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("drop_empty", [False, True])
 def test_the_objects_of_a_result_are_those_that_are_there_after_an_update_too(drop_empty, tmp_path):
     source, destination = tmp_path / "old.zarr", tmp_path / "new.zarr"
@@ -160,6 +162,7 @@ def test_the_json_of_the_command_is_the_status(tmp_path, capsys):
     assert refused == ["empty"]
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("level", ["none", "sample", "full"])
 def test_a_resumed_job_verifies_at_the_level_of_its_first_run(level, tmp_path):
     write_archive(tmp_path / "a.zarr")
@@ -194,6 +197,7 @@ def alike(root: Path) -> Path:
     return root
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("name", ["zarr_v2/zarr-2.18/dtypes.zarr", "n5/java-3.5.1/multiscale.n5", None])
 def test_rows_of_a_job_hold_each_node_and_the_order_of_its_document(name, tmp_path):
     source = alike(tmp_path / "a.zarr") if name is None else unpacked(name)

@@ -47,6 +47,7 @@ def interrupted(source: Path, destination: Path) -> dict[str, bytes]:
     return tree(destination)
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("deleted", [0, 20])
 def test_after_an_undo_that_was_stopped_nothing_is_written_but_undone(
     deleted: int, source: Path, destination: Path
@@ -88,6 +89,7 @@ def test_undo_of_a_job_that_was_stopped_before_the_old_tree_stepped_aside(
     assert tree(earlier) == before
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("removed", [0, 1])
 def test_an_old_tree_whose_removal_was_stopped_does_not_come_back(
     removed: int, source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
@@ -192,20 +194,6 @@ def test_overwrite_means_nothing_in_place_and_loses_no_document(source: Path) ->
     assert tree(source) == before
 
 
-@pytest.mark.parametrize("restored", [0, 2])
-def test_an_undo_that_was_stopped_leaves_no_file_of_its_own(restored: int, source: Path) -> None:
-    before = tree(source)
-    zarrlift.migrate(source, in_place=True)
-    assert zarrlift.verify(source).ok
-    zarrlift.finish(source)
-    with stopping(writing.os, "replace", after=restored), pytest.raises(KeyboardInterrupt):
-        zarrlift.undo(source)
-    assert not list(source.rglob("*.partial")), "what is not whole lies in the job's own directory"
-    zarrlift.undo(source)
-    assert tree(source) == before
-    assert not list(source.glob(".zarrlift*"))
-
-
 # What a job keeps to itself
 
 
@@ -302,7 +290,7 @@ def zeroed(file: Path) -> None:
     os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
-@pytest.mark.slow(one_in=7)
+@pytest.mark.slow(one_in=17)
 @pytest.mark.parametrize("recipe", RECIPES, ids=str)
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"")], ids=["gone", "empty"])
 def test_recorded_chunks_that_are_gone_or_empty_are_written_again(
@@ -480,6 +468,7 @@ def test_an_update_keeps_what_it_can_no_longer_compare(
     assert values(destination, 3)["h/rewrite"] == kept
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("durable", ["the same boot", "synced", "fsync"])
 def test_what_is_on_the_disk_is_not_compared(
     durable: str, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch

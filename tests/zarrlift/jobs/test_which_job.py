@@ -81,16 +81,6 @@ class Told:
             self.done += event.bytes_in
 
 
-def test_how_far_a_full_comparison_is_can_be_told(source: Path, tmp_path: Path) -> None:
-    """An array without chunks, and one with some, are as far as any other in the end."""
-    zarrlift.migrate(source, tmp_path / "out.zarr")
-    full, sample = Told(), Told()
-    assert zarrlift.verify(source, tmp_path / "out.zarr", full=True, progress=full).ok
-    assert full.done == full.total == 40 * 43 * 2 + 150 * 4 + 30 * 20 * 4 + 4 * 8
-    assert zarrlift.verify(source, tmp_path / "out.zarr", progress=sample).ok
-    assert sample.total is None
-
-
 def test_a_job_file_that_is_not_there_is_called_that(tmp_path: Path) -> None:
     for name in ("out.zarr.zarrlift.db", "mine.db"):
         with pytest.raises(JobError, match=f"{name}': there is no such job file"):
@@ -316,18 +306,6 @@ def change(job: Path, statement: str) -> None:
     with closing(sqlite3.connect(job)) as database:
         database.execute(statement)
         database.commit()
-
-
-def test_a_damaged_plan_is_named(job: Path) -> None:
-    change(job, "UPDATE node SET plan = '{}' WHERE path = 'a3'")
-    with Job.open(job) as opened, pytest.raises(JobError, match="damaged"):
-        opened.plan()
-
-
-def test_a_refusal_that_cannot_be_read_is_named_by_status(job: Path) -> None:
-    change(job, "UPDATE node SET plan = '{}' WHERE kind = 'refusal'")
-    with pytest.raises(JobError, match="damaged"):
-        zarrlift.status(job)
 
 
 def in_doubt(job: Path) -> None:

@@ -47,6 +47,7 @@ def test_waiting_for_answers_is_shared_by_as_many_as_possible() -> None:
     assert 10_000 * 0.1 / MAX_REQUESTS < seconds < at_first / 2
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("width", [2, 4, 8])
 def test_a_store_that_does_no_more_at_a_time_is_not_asked_much_more(width: int) -> None:
     """It answers those that came first as fast as it can, and the others ever later."""

@@ -155,6 +155,7 @@ def one_worker(source: Any, destination: Any, tmp_path: Path, **wish: Any) -> za
 WISHES = [{}, {"shards": "2x"}, {"chunks": "5,8"}, {"codecs": "zstd"}]
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.usefixtures("no_samples")
 @pytest.mark.parametrize("wish", WISHES, ids=str)
 def test_one_worker_reads_many_objects_at_once(wish: dict[str, Any], numbers: Path, tmp_path: Path) -> None:
@@ -164,6 +165,7 @@ def test_one_worker_reads_many_objects_at_once(wish: dict[str, Any], numbers: Pa
     assert (zarr.open_array(tmp_path / "new.zarr/a")[:].ravel() == np.arange(1600)).all()
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("wish", [wish for wish in WISHES if "shards" not in wish], ids=str)
 def test_one_worker_writes_many_objects_at_once(wish: dict[str, Any], numbers: Path, tmp_path: Path) -> None:
     store = Held(MemoryStore(), together=4)
@@ -215,6 +217,7 @@ def test_one_object_that_cannot_be_read_hides_no_other(numbers: Path, tmp_path: 
     assert len(chunks) == 39
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("wish", [{}, {"codecs": "zstd"}, {"chunks": "4,20"}], ids=str)
 def test_an_object_that_cannot_be_written_ends_the_task_and_is_written_on_resuming(
     wish: dict[str, Any], numbers: Path, tmp_path: Path

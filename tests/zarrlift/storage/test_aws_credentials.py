@@ -66,6 +66,7 @@ def signers(bucket: Any) -> list[str]:
     return found
 
 
+@pytest.mark.slow(one_in=3)
 @in_s3
 def test_the_file_of_keys_suffices(bucket, archive: Path, aws, capsys) -> None:
     keys = (
@@ -80,6 +81,7 @@ def test_the_file_of_keys_suffices(bucket, archive: Path, aws, capsys) -> None:
 PROGRAM = json.dumps({"Version": 1, "AccessKeyId": "AKIA-OF-A-FILE", "SecretAccessKey": "hidden-in-a-file"})
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("content", "options", "variables"),
     [
@@ -119,6 +121,7 @@ def test_a_profile_gives_the_keys(
     assert "hidden-in-a-file" not in redact_foreign("it was hidden-in-a-file")
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     "config",
     [

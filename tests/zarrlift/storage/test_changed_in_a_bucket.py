@@ -121,7 +121,7 @@ CHANGES = [same_length, other_length, deleted, added]
 MOMENTS = [before_its_first_object, after_its_last_object, before_it_is_resumed]
 
 
-@pytest.mark.slow(one_in=23)
+@pytest.mark.slow(one_in=71)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda each: each.__name__)
 def test_what_changes_is_named_and_nothing_of_it_is_published(
@@ -147,7 +147,7 @@ def test_what_changes_is_named_and_nothing_of_it_is_published(
     assert report.ok, report.problems
 
 
-@pytest.mark.slow(one_in=11)
+@pytest.mark.slow(one_in=47)
 @pytest.mark.parametrize("full", [False, True], ids=["a sample", "all values"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 def test_verification_names_what_changed_since(
@@ -161,7 +161,7 @@ def test_verification_names_what_changed_since(
     assert {problem.node for problem in report.problems} == {"a"}
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=23)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 def test_finish_names_what_changed_since(
     change: Callable[[Bucket], None], bucket: Bucket, tmp_path: Path
@@ -177,6 +177,7 @@ def test_finish_names_what_changed_since(
     assert [(each.node, each.severity) for each in outcome.problems] == [("a", "note"), *lacking]
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("when", ["instead", "fault"])
 def test_what_is_replaced_while_the_store_copies_it_is_named(
     when: str, bucket: Bucket, tmp_path: Path
@@ -248,6 +249,7 @@ def in_the_web(request: pytest.FixtureRequest, folder: Path) -> tuple[Storage, C
     return open_storage(f"{served.url}/in"), lambda data: served.put("in/c/0", data)
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("place", [in_a_directory, in_a_bucket, in_the_web], ids=lambda each: each.__name__)
 def test_a_shard_that_is_rewritten_after_its_index_was_read_gives_no_wrong_values(
     place: Callable[..., tuple[Storage, Callable[[bytes], object]]],

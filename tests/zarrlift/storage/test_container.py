@@ -75,6 +75,7 @@ async def answers(store: Store) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow(one_in=5)
 def test_a_source_answers_as_a_store_in_memory(source: Container) -> None:
     async def both() -> tuple[dict[str, Any], dict[str, Any]]:
         memory = MemoryStore()

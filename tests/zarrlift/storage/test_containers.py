@@ -57,7 +57,7 @@ PACKED: dict[str, tuple[str, Callable[[dict[str, bytes]], bytes]]] = {
 REMOTE = [pytest.param(where, marks=pytest.mark.slow(one_in=len(PACKED))) for where in ("http", "s3")]
 
 
-@pytest.mark.slow(one_in=11)
+@pytest.mark.slow(one_in=23)
 @pytest.mark.parametrize(("name", "pack"), PACKED.values(), ids=PACKED)
 @pytest.mark.parametrize("where", ["local", *REMOTE])
 def test_the_result_is_that_of_the_directory(
@@ -118,6 +118,7 @@ def test_a_server_without_ranges_is_named(served: Web, archive: Path) -> None:
         open_storage(place)
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("url", ["zip::{0}/{1}", "zip://data/a.zarr::{0}/{1}", "{0}/{1}/data/a.zarr"])
 def test_a_directory_inside_can_be_named(served: Web, archive: Path, url: str) -> None:
     served.put("a.zip", zip_of(files(archive), "data/a.zarr/"))
@@ -176,6 +177,7 @@ def test_many_and_large_members_need_zip64(tmp_path: Path) -> None:
     assert storage.get("y") == b"large"
 
 
+@pytest.mark.slow(one_in=3)
 def test_on_servers_of_s3_that_others_wrote(bucket, archive: Path, tmp_path: Path) -> None:
     place = f"{bucket.put('in', {'a': zip_of(files(archive), 'a.zarr/')})}/a"
     outcome = zarrlift.migrate(place, tmp_path / "out.zarr", storage_options=bucket.options)
@@ -205,6 +207,7 @@ def test_parts_of_members_are_their_bytes(tmp_path: Path) -> None:
 FORMS = {"pax": tarfile.PAX_FORMAT, "GNU": tarfile.GNU_FORMAT, "1988": tarfile.USTAR_FORMAT}
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_a_tar_file_is_refused_by_name(form: int, served: Web, our_bucket, tmp_path: Path) -> None:
     """Under any name, wherever it is, and also if its last member is a zip file, which could be opened."""

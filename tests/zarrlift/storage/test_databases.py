@@ -54,6 +54,7 @@ def has(module: str | None) -> bool:
     return True
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_database_by_zarr_2_is_migrated_and_untouched(name: str, tmp_path: Path) -> None:
     place = tmp_path / "there" / name
@@ -96,6 +97,7 @@ def tree_in(storage: object) -> dict[str, bytes | None]:
     return {key: storage.get(key) for key in storage.list_prefix("")}
 
 
+@pytest.mark.slow(one_in=3)
 def test_every_object_is_listed_and_read(database: Path, folder: Path) -> None:
     storage = open_storage(database)
     assert tree_in(storage) == tree(folder)
@@ -137,6 +139,7 @@ def test_workers_in_other_processes_open_the_database_themselves(
     assert tree(tmp_path / "new.zarr") == tree(tmp_path / "right.zarr")
 
 
+@pytest.mark.slow(one_in=3)
 def test_a_forked_process_opens_the_database_again(database: Path, folder: Path) -> None:
     storage = open_storage(database)
     assert storage.get(".zmetadata") is not None

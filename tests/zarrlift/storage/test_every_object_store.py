@@ -140,6 +140,7 @@ def test_of_sixteen_jobs_into_one_bucket_that_start_together_one_wins(bucket, tm
     assert bucket.stored("out.zarr") == {}
 
 
+@pytest.mark.slow(one_in=3)
 def test_names_arrive_as_they_are(bucket, tmp_path) -> None:
     names = [
         "a b",
@@ -165,6 +166,7 @@ def test_names_arrive_as_they_are(bucket, tmp_path) -> None:
     assert bucket.stored("new") == files(tmp_path / "local")
 
 
+@pytest.mark.slow(one_in=3)
 def test_the_store_copies_large_payloads_itself(bucket, tmp_path) -> None:
     size = 2 * IN_ONE_READ
     root = zarr.open_group(tmp_path / "large.zarr", mode="w", zarr_format=2)
@@ -178,7 +180,7 @@ def test_the_store_copies_large_payloads_itself(bucket, tmp_path) -> None:
     assert bucket.stored("out") == files(tmp_path / "local")
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 def test_a_large_shard_goes_in_parts(bucket, tmp_path) -> None:
     size = 1 << 20
     chunks = SPOOLED // size + 3
@@ -203,7 +205,7 @@ def test_a_large_shard_goes_in_parts(bucket, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 3])
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=11)
 def test_a_store_that_is_asked_too_much_is_asked_less(
     bucket, archive, retries, monkeypatch, tmp_path
 ) -> None:

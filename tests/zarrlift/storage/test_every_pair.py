@@ -127,7 +127,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.slow(one_in=13)
+@pytest.mark.slow(one_in=29)
 @pytest.mark.parametrize(("source", "destination", "option"), PAIRS)
 def test_the_result_is_the_same_wherever_it_comes_from_and_goes(
     source: str, destination: str, option: str, archive, web, expected, tmp_path, monkeypatch
@@ -151,7 +151,7 @@ def test_the_result_is_the_same_wherever_it_comes_from_and_goes(
         assert content(end) == {}
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option != "plain"])
 def test_shards_pass_through_a_temporary_file_on_their_way_to_a_store(
     option: str, archive, expected, tmp_path, monkeypatch
@@ -235,7 +235,7 @@ def test_the_store_copies_large_payloads_and_only_their_ends_are_read(source, ou
     assert our_bucket.stored("out.zarr") == files(tmp_path / "local.zarr")
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize("name", ["large", "blosc"])
 @pytest.mark.parametrize("damage", ["short", "long", "empty", "gone"])
 def test_a_payload_is_looked_at_before_it_is_copied(name, damage, source, our_bucket, tmp_path) -> None:

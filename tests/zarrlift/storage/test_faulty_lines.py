@@ -59,6 +59,7 @@ def test_what_never_arrives_is_an_error_and_not_absent(bucket: Bucket, fault: Fa
             ask("there")
 
 
+@pytest.mark.slow(one_in=3)
 def test_a_chunk_that_was_cut_unseen_is_refused_and_read_again_by_resume(
     bucket: Bucket, tmp_path: Path
 ) -> None:

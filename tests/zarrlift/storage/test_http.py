@@ -54,7 +54,7 @@ def assert_right(place: Path) -> None:
     assert np.array_equal(zarr.open_array(place / "x", mode="r")[:], expected)
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize("ranges", [True, False], ids=["ranges", "no ranges"])
 def test_chunks_are_found_by_their_keys(ranges: bool, made: Path, served: Web, tmp_path: Path) -> None:
     place = put(served, made)
@@ -69,7 +69,7 @@ def test_chunks_are_found_by_their_keys(ranges: bool, made: Path, served: Web, t
 
 
 @pytest.mark.parametrize("status", [401, 403, 410])
-@pytest.mark.slow(one_in=4)
+@pytest.mark.slow(one_in=13)
 def test_another_status_is_an_error_unless_it_is_named(
     status: int, made: Path, served: Web, tmp_path: Path
 ) -> None:
@@ -90,6 +90,7 @@ def test_another_status_is_an_error_unless_it_is_named(
     assert f"404 or {status}" in note.message
 
 
+@pytest.mark.slow(one_in=5)
 def test_a_chunk_that_is_forbidden_keeps_its_array_from_being_published(
     made: Path, served: Web, tmp_path: Path
 ) -> None:
@@ -102,7 +103,7 @@ def test_a_chunk_that_is_forbidden_keeps_its_array_from_being_published(
     assert not (tmp_path / "out.zarr/x/zarr.json").exists()
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=17)
 @pytest.mark.parametrize("size", [len(PAGE), 16, 10_000], ids=["short", "as large as a chunk", "long"])
 def test_a_page_in_place_of_a_chunk_is_never_data(size: int, made: Path, served: Web, tmp_path: Path) -> None:
     place = put(served, made)

@@ -320,6 +320,7 @@ def test_what_is_discarded_was_never_there(place) -> None:
     assert storage.get("a/c/0") == b"x"
 
 
+@pytest.mark.slow(one_in=5)
 def test_more_pieces_than_the_kernel_takes_at_once(place) -> None:
     storage, writer = place
     parts = [bytes([number % 256]) for number in range(3000)]

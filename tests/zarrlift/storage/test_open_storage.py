@@ -57,6 +57,7 @@ def zipped(target: Path, prefix: str = "", extra: tuple[str, ...] = ()) -> Path:
     return target
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("prefix", "extra"),
     [("", ()), ("ocean.zarr/", ()), ("data/v1/ocean.zarr/", ("data/", "__MACOSX/._x", ".DS_Store"))],
@@ -282,7 +283,7 @@ def test_storage_options_never_appear_in_a_url_or_an_error():
     assert not [secret for secret in ("AKIA", "hunter22", "zzz") if secret in str(caught.value)]
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize(
     ("given", "advice"),
     [

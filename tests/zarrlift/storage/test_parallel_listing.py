@@ -105,6 +105,7 @@ def plans(url: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> tuple[in
     return in_ranges, listed[0]
 
 
+@pytest.mark.slow(one_in=3)
 def test_the_plan_does_not_depend_on_it(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """Azure has no order to start at; there, a listing is never divided."""
     in_ranges, at_once = plans(grid(bucket), bucket, monkeypatch)

@@ -61,6 +61,7 @@ def test_processes_and_any_executor_give_the_same_result(archive, tmp_path: Path
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("end", ["source", "destination"])
 @pytest.mark.parametrize("kind", ["MemoryStore", "memory://"])
 def test_a_store_in_memory_is_beyond_their_reach(kind, end, archive, tmp_path: Path, monkeypatch) -> None:

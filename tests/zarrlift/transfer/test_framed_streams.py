@@ -32,6 +32,7 @@ def archive(root: Path, values: np.ndarray[Any, Any], compressor: Any, size: int
     return payload[4:] if compressor.codec_id == "lz4" else payload
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("compressor", COMPRESSORS, ids=lambda codec: codec.codec_id)
 @pytest.mark.parametrize(("dtype", "size", "count"), [("<u2", 2, 7), ("<f4", 4, 70_000), (">f8", 16, 3000)])
 def test_a_stream_stays_and_others_read_it(

@@ -52,7 +52,7 @@ def numbers(tmp_path: Path) -> Path:
     return write_numbers(tmp_path / "numbers.zarr")
 
 
-@pytest.mark.slow(one_in=20)
+@pytest.mark.slow(one_in=41)
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_values_are_those_of_a_copy_without_shards(source, option, tmp_path) -> None:
@@ -74,7 +74,7 @@ def bits(root: Path, path: str) -> tuple[tuple[int, ...], str, list[object] | by
     return values.shape, values.dtype.str, content
 
 
-@pytest.mark.slow(one_in=11)
+@pytest.mark.slow(one_in=37)
 @each_reader
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_reader_reads_every_kind_of_shard(reader, option, numbers, tmp_path) -> None:
@@ -85,6 +85,7 @@ def test_every_reader_reads_every_kind_of_shard(reader, option, numbers, tmp_pat
     assert same == (reader != "zarrita" or OPTIONS[option].get("shard_index_location") != "start")
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("location", ["start", "end"])
 @pytest.mark.parametrize("checksum", [True, False])
 def test_payloads_are_the_stored_chunks_of_the_source(checksum, location, numbers, tmp_path) -> None:
@@ -205,6 +206,7 @@ def test_a_chunk_that_vanishes_is_no_fill_value(options, numbers, tmp_path, monk
     assert not (tmp_path / "new/a/zarr.json").exists()
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("options", [{"shards": "none"}, {"shards": "1x"}, {"chunks": "4,4"}], ids=str)
 def test_a_shard_that_vanishes_is_no_fill_value(options, tmp_path, monkeypatch) -> None:
     source = write_sharded(tmp_path / "old")
@@ -277,7 +279,7 @@ DAMAGE = {
 OTHERS = [{"shards": "none"}, {"shards": "2x"}, {"chunks": "5,5"}, {"chunks": "5,5", "shards": "none"}]
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize("options", OTHERS, ids=str)
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_shard_is_refused_by_name(damage, options, tmp_path) -> None:
@@ -292,6 +294,7 @@ def test_a_damaged_shard_is_refused_by_name(damage, options, tmp_path) -> None:
     assert not (tmp_path / "new/a/zarr.json").exists()
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("options", OTHERS, ids=str)
 def test_every_bad_chunk_of_a_shard_is_named(options, tmp_path) -> None:
     source = write_sharded(tmp_path / "old")

@@ -77,7 +77,7 @@ def test_every_reader_reads_what_was_cut_anew(reader, option, numbers, tmp_path)
     assert same == (reader != "zarrita" or OPTIONS[option].get("shard_index_location") != "start")
 
 
-@pytest.mark.slow(one_in=20)
+@pytest.mark.slow(one_in=41)
 @pytest.mark.parametrize(
     "chunks",
     [
@@ -288,6 +288,7 @@ class Watched:
             self.bytes += event.bytes_in
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("count", ROOM)
 def test_progress_ends_at_its_total(count, numbers, monkeypatch, tmp_path) -> None:
     leave(count, monkeypatch)

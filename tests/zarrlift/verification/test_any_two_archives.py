@@ -133,6 +133,7 @@ def test_a_store_that_cannot_list_is_compared_chunk_by_chunk(values: np.ndarray,
 SMALL = ["zarr-2.18/people/ocean", "zarr_v1/zarr-1.1/root", "n5/java-3.5.1/tree"]
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("name", SMALL)
 def test_a_fixture_equals_itself(name: str) -> None:
     """tests/end_to_end/test_fixtures.py compares every fixture with its migration, in both orders."""
@@ -146,6 +147,7 @@ def test_a_fixture_equals_itself(name: str) -> None:
 # ----- different
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("one", "other", "ok"),
     [
@@ -197,6 +199,7 @@ def test_a_chunk_that_one_side_lacks_is_always_in_the_sample(tmp_path: Path) -> 
 # ----- what cannot be compared
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("side", ["first", "second"])
 @pytest.mark.parametrize("full", [False, True])
 def test_an_unreadable_chunk_is_a_difference_with_its_key(

@@ -99,7 +99,7 @@ def add_one(*place: int) -> Damage:
 # ----- what is found
 
 
-@pytest.mark.slow(one_in=15)
+@pytest.mark.slow(one_in=31)
 @pytest.mark.parametrize("place", [(1, 0, 0), (15, 59, 43), (8, 29, 21), (9, 30, 22)], ids=str)
 def test_a_wrong_value_is_found_wherever_it_is(case, place, tmp_path, meanwhile) -> None:
     old = source_of(case, tmp_path)
@@ -144,6 +144,7 @@ def test_a_large_shard_is_never_in_memory_as_a_whole(large, tmp_path, meanwhile)
         assert before_publishing.compare_all(plan, LocalStorage(large), LocalStorage(new), budget=least) == ()
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("value", [-5, 3], ids=["fill values", "values"])
 @pytest.mark.parametrize("case", ["the same chunks", SHARDED])
 def test_an_object_that_the_source_does_not_have_is_found(case, value, tmp_path, meanwhile) -> None:
@@ -273,7 +274,7 @@ def leaves_there(array: Path) -> int:
     return there
 
 
-@pytest.mark.slow(one_in=5)
+@pytest.mark.slow(one_in=11)
 def test_each_chunk_of_both_sides_is_decoded_once(case, tmp_path, meanwhile, decoded) -> None:
     seen = next(decoded)
     meanwhile(lambda *_: seen.clear())  # moving them has decoded some
@@ -283,7 +284,7 @@ def test_each_chunk_of_both_sides_is_decoded_once(case, tmp_path, meanwhile, dec
     assert found == {"source": 16 * 2 * 2 - 3, "result": leaves_there(tmp_path / "new")}
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 def test_with_little_memory_they_are_decoded_again_and_it_is_the_same(
     case, tmp_path, meanwhile, monkeypatch
 ) -> None:

@@ -329,6 +329,7 @@ def verify_after(name: str, tmp_path) -> list[tuple[str, str]]:
     return sorted({(problem.node or "", problem.message) for problem in report.problems})
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("wrong", [None, 0, "AAAAAAAAAAA="], ids=["none", "another", "of a float"])
 def test_a_mask_that_is_not_the_fill_value(wrong, tmp_path, monkeypatch) -> None:
     right = xarray.encoded
@@ -407,6 +408,7 @@ def damaged(new: Path) -> None:
     next(path for path in sorted((new / "b" / "c").rglob("*")) if path.is_file()).write_bytes(b"?" * 50)
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize(("wrong", "portion"), [(False, 10**9), (True, 1)])
 def test_the_same_report(wrong: bool, portion: int, places, monkeypatch) -> None:
     monkeypatch.setattr(elsewhere, "_PORTION", portion)
@@ -470,6 +472,7 @@ def update_of(folder: Path, recipe: dict[str, Any]) -> ArrayPlan:
     return plan
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_no_object_that_an_update_keeps_is_compared(recipe: dict[str, Any], tmp_path: Path) -> None:
     plan = update_of(tmp_path, recipe)

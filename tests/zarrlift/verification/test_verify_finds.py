@@ -20,8 +20,6 @@ from numcodecs import Zlib
 import zarrlift
 from zarrlift.cli import main
 from zarrlift.core.codecs.pipeline import Pipeline
-from zarrlift.jobs import progress_display
-from zarrlift.jobs.progress_display import LogProgress
 from zarrlift.transfer.events import Planned, TaskDone
 from zarrlift.verification import archives, listed_objects, nodes, sampling
 from zarrstack.core.errors import UsageError
@@ -189,6 +187,7 @@ def test_an_untouched_result_is_equal(result) -> None:
     assert (report.arrays, report.groups) == (3, 2)
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_full_verification_finds(damage: str, result) -> None:
     source, destination = result
@@ -260,22 +259,6 @@ def test_progress_is_told_of_every_chunk(result) -> None:
     assert watcher.bytes == watcher.total > report.bytes, "missing chunks are told of too, at the end"
 
 
-def test_the_usual_display_is_made_and_closed(result, monkeypatch) -> None:
-    class Display(LogProgress):
-        closed = 0
-
-        def __call__(self, event):
-            """Draw nothing."""
-
-        def close(self):
-            self.closed += 1
-
-    display = Display()
-    monkeypatch.setattr(progress_display, "chosen_progress", lambda choice: display if choice else None)
-    assert zarrlift.verify(*result, progress=True).arrays
-    assert display.closed == 1
-
-
 def test_consolidated_metadata_of_no_node_is_there(tmp_path) -> None:
     source, destination = tmp_path / "old.zarr", tmp_path / "new.zarr"
     zarr.create_group(source, zarr_format=2)
@@ -338,7 +321,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     return iter([seen])
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=7)
 def test_each_chunk_is_decoded_once(rechunked_pair: tuple[Path, Path], decoded: Iterator[list[int]]) -> None:
     seen = next(decoded)
     assert zarrlift.verify(*rechunked_pair, full=True).ok
@@ -455,7 +438,7 @@ CHANGED = [
 ]
 
 
-@pytest.mark.slow(one_in=7)
+@pytest.mark.slow(one_in=23)
 @pytest.mark.parametrize(("name", "how"), CHANGED, ids=lambda case: getattr(case, "__name__", case))
 def test_an_object_that_is_not_as_it_must_be_is_named(
     name: str, how: Callable[[Path], None], place: Path
@@ -467,6 +450,7 @@ def test_an_object_that_is_not_as_it_must_be_is_named(
     assert dict(report.differences) == {name: 1}
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("name", ["linked", "packed", "plain"])
 @pytest.mark.parametrize("number", [STORED - 7, STORED + 5], ids=["in the array", "outside"])
 def test_an_object_that_the_source_does_not_have_is_named(name: str, number: int, place: Path) -> None:

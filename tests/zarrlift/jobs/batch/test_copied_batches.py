@@ -59,6 +59,7 @@ def moved(folder: Path, name: str = "b") -> Path:
     return folder.rename(folder.with_name(name))
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("call", CHANGING.values(), ids=CHANGING)
 def test_a_copied_batch_acts_on_the_copies_and_never_on_the_originals(
     call: Callable[[Batch], Any], folder: Path
@@ -139,6 +140,7 @@ def test_a_copy_of_the_list_alone_has_nothing_to_act_on(folder: Path) -> None:
     assert tree(folder) == before
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_copied_list_of_results_in_a_store_takes_no_job_from_the_original(slash: str, folder: Path) -> None:
     place = f"memory://{folder.parent.name}{bool(slash)}"
@@ -166,6 +168,7 @@ def test_a_list_of_places_elsewhere_means_those(folder: Path) -> None:
     assert results(folder / "v3") == {}
 
 
+@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("how", [copied, moved])
 def test_an_interrupted_batch_that_was_copied_or_moved_goes_on(
     how: Callable[[Path], Path], folder: Path
