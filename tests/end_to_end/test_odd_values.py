@@ -294,19 +294,6 @@ def test_views_omit_them(tmp_path: Path) -> None:
     assert size == length
 
 
-def test_a_resumed_job_repeats_nothing(tmp_path: Path) -> None:
-    source, result = left_by_z5py(tmp_path), tmp_path / "out.zarr"
-    bad = source / "group/zlib/0.0"
-    good = bad.read_bytes()
-    bad.write_bytes(b"damaged")
-    assert migrate(source, result, "--include", "group/*").code == 1
-    written = {chunk: chunk.stat().st_mtime_ns for chunk in chunks(result / "group/blosc")}
-    assert written
-    bad.write_bytes(good)
-    migrate(source, result, "--include", "group/*")
-    assert {chunk: chunk.stat().st_mtime_ns for chunk in chunks(result / "group/blosc")} == written
-
-
 def test_behind_a_checksum_they_are_omitted_and_the_checksum_is_made_again(tmp_path: Path) -> None:
     source, values = tmp_path / "v2.zarr", np.arange(100, dtype="<i4")
     source.mkdir()

@@ -281,13 +281,6 @@ def test_the_document_says_which_index_there_is(migrated) -> None:
     assert codec["configuration"]["chunk_shape"] == EXPECTED["group/plane"]["chunks"]
 
 
-def test_verify_agrees(migrated) -> None:
-    destination, _, _ = migrated
-    report = zarrlift.verify(SOURCE, destination, full=True)
-    assert [str(problem) for problem in report.problems] == []
-    assert report.ok
-
-
 @pytest.mark.parametrize("index", INDEXES)
 def test_inner_chunks_are_recoded_one_by_one(index, tmp_path) -> None:
     options = zarrlift.ArrayRecipe(shard_index=index, codecs="zstd:3", dtype="int64")

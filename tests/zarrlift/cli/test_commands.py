@@ -27,7 +27,6 @@ from zarrlift.cli.commands import COMMANDS as TABLE
 from zarrlift.cli.names import SUMMARIES, below
 from zarrlift.cli.options import by_place, words_of
 from zarrlift.cli.suggestions import COMPLETE, candidates
-from zarrlift.core.chain.chain import Chain
 from zarrlift.core.problems import command
 from zarrlift.errors import JobError
 from zarrlift.recipe.parsing import parse_codecs
@@ -216,71 +215,6 @@ def test_quiet_says_nothing_when_all_is_well_and_what_went_wrong_otherwise(fakes
     assert "objects are stored with pickle" in err
 
 
-def test_every_option_of_migrate_arrives(fakes):
-    words = (
-        "migrate s3://b/old.zarr new.zarr --codecs zstd:3 --dtype float32 --set casting=clamp+round"
-        " --set endian=big --set order=F --set key-encoding=v2 --set separator=/ --chunks 64,-1 --shards 4x"
-        " --set shard-index=crc32c --set shard-index-location=start --memory 2GB --include a/* --include b"
-        " --exclude c --drop-empty --set objects=json --allow-pickle --set attributes=keep --conventions none"
-        " --set multiscale=ome --set ome=0.6 --from zarr2 --job j.db"
-        " --workers 3 --executor dask=tcp://h:1"
-        " --verify full --fsync --link hard --overwrite --take-over --follow-links"
-        " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
-        ' --storage-options dst:{"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
-        " --axes kept --set allow-fallback=true --log log.jsonl"
-    )
-    assert main(words.split()) == 0
-    call = fakes["migrate"]
-    assert call.args == ("s3://b/old.zarr", "new.zarr")
-    recipe = call.kwargs.pop("recipe")
-    call.kwargs.pop("progress").close()
-    assert call.kwargs == {
-        "log": "log.jsonl",
-        "format": "zarr2",
-        "job": "j.db",
-        "workers": 3,
-        "executor": "dask=tcp://h:1",
-        "verify": "full",
-        "fsync": True,
-        "link": "hard",
-        "overwrite": True,
-        "take_over": True,
-        "follow_links": True,
-        "storage_options": {"anon": True, "endpoint_url": "http://x"},
-        "dest_storage_options": {"a": {"b": 1}},
-        "source_through": "retry",
-        "dest_through": "log:x.jsonl",
-        "axes": "kept",
-        "allow_fallback": True,
-    }
-    assert recipe == zarrlift.Recipe(
-        base=zarrlift.ArrayRecipe(
-            codecs="zstd:3",
-            dtype="float32",
-            casting="clamp+round",
-            endian="big",
-            order="F",
-            key_encoding="v2",
-            separator="/",
-            chunks="64,-1",
-            shards="4x",
-            shard_index="crc32c",
-            shard_index_location="start",
-            drop_empty=True,
-            objects="json",
-            allow_pickle=True,
-            attributes="keep",
-            conventions="none",
-            multiscale="ome",
-            ome="0.6",
-        ),
-        include=("a/*", "b"),
-        exclude=("c",),
-        consolidate=False,
-        memory=2_000_000_000,
-    )
-
-
 @pytest.mark.parametrize("name", ["inspect", "plan", "migrate", "verify"])
 def test_how_an_archive_is_read_may_be_said_to_every_command_that_reads_one(name, fakes):
     main([*ARGUMENTS[name], "--from", "n5", "--follow-links", "--axes", "reversed"])
@@ -288,21 +222,6 @@ def test_how_an_archive_is_read_may_be_said_to_every_command_that_reads_one(name
     assert {option: fakes[name].kwargs[option] for option in said} == said
     main(ARGUMENTS[name])
     assert not said.keys() & fakes[name].kwargs.keys(), "defaults are those of the functions"
-
-
-def test_a_model_becomes_part_of_the_recipe(fakes, tmp_path):
-    (tmp_path / "model.json").write_text('{"properties": {}}')
-    for words in (["migrate", "--dry-run", "a"], ["migrate", "a", "b"]):
-        main([*words, "--model", str(tmp_path / "model.json")])
-        model = fakes["plan" if "--dry-run" in words else "migrate"].kwargs["recipe"].model
-        assert (model.name, model.content) == (str(tmp_path / "model.json"), '{"properties": {}}')
-    assert main(["migrate", "--dry-run", "a", "--model", str(tmp_path / "nowhere.json")]) == 2
-
-
-def test_nothing_asked_is_the_default_recipe(fakes):
-    main(["migrate", "--dry-run", "a"])
-    assert fakes["plan"].kwargs["recipe"] == zarrlift.Recipe()
-    assert "storage_options" not in fakes["plan"].kwargs
 
 
 def test_options_change_the_general_part_of_a_recipe_file(fakes, tmp_path):
@@ -315,11 +234,6 @@ def test_options_change_the_general_part_of_a_recipe_file(fakes, tmp_path):
         "C",
         ("x",),
     )
-
-
-def test_codecs_may_be_v3_json(fakes):
-    chain = Chain.from_json([{"name": "bytes", "configuration": {"endian": "little"}}])
-    assert main(["migrate", "a", "b", "--codecs", json.dumps(chain.to_json())]) == 0
 
 
 @pytest.mark.parametrize(
@@ -436,18 +350,6 @@ def test_a_percent_sign_in_a_help_text_is_one(monkeypatch, capsys):
     monkeypatch.setitem(TABLE, "demo", TABLE["demo"]._replace(options=options))
     assert main(["demo", "-h"]) == 0
     assert "100 % of %(default)s." in capsys.readouterr().out
-
-
-def test_help_of_a_command_with_many_options_has_headings(capsys):
-    assert main(["migrate", "--help"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    headings = [line for line in lines if re.fullmatch(r"[A-Z][a-z ]+:", line)]
-    wanted = ["Arguments", "What to convert", "How", "Where", "Result", "Running", "Output", "Options"]
-    assert headings == [f"{name}:" for name in wanted]
-    assert "  zarrlift migrate old.zarr new.zarr" in lines, "each example stands on its line"
-    assert [line.split()[:2] for line in lines[lines.index("Options:") + 1 :]] == [["-h,", "--help"]]
-    assert main(["status", "--help"]) == 0
-    assert "Running:" not in capsys.readouterr().out
 
 
 # `zarrlift demo`: what it writes is what other libraries read, and what it says to try works.

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.job_archives import write_archive
-from tests.support.job_processes import running
 from tests.support.v2_trees import array
 
 from zarrlift.cli import main
@@ -138,47 +137,7 @@ def test_the_installed_command_is_this_one():
     assert entry.value == "zarrlift.cli:entry"
 
 
-FAKE = """
-import os, sys, signal, time
-import zarrlift
-from zarrlift.errors import JobError
-
-def work(*args, **options):
-    try:
-        print("ready", flush=True)
-        time.sleep(50)
-    finally:
-        {cleanup}
-def status(*args, **options):
-    raise JobError("none")
-zarrlift.migrate = work
-zarrlift.status = status
-from zarrlift.cli import main
-sys.exit(main())
-"""
-
-
 STOPPING = "zarrlift: Stopping: unfinished objects are given up. Ctrl-C again ends at once.\n"
-
-
-def interrupted(numbers, cleanup="pass"):
-    """Start a migration that never ends, send signals, give exit code and error text."""
-    lines = []
-    with running([sys.executable, "-c", FAKE.format(cleanup=cleanup), "migrate", "a", "b"]) as process:
-        for number in numbers:
-            lines.append(process.stdout.readline())
-            process.send_signal(number)
-        _, err = process.communicate(timeout=60)
-    assert set(lines) == {"ready\n"}
-    return process.returncode, err
-
-
-@pytest.mark.slow(one_in=2)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
-def test_a_signal_ends_with_130_and_one_line(number):
-    code, err = interrupted([number])
-    assert code == 130
-    assert err == STOPPING + "zarrlift: interrupted. No job was started; run the same command again.\n"
 
 
 STOPPED_AT_THE_START = """
@@ -241,23 +200,6 @@ def test_ctrl_c_before_a_command_has_begun_is_no_traceback():
     assert done.stderr == "zarrlift: interrupted. Nothing was changed.\n"
 
 
-STOPPED_WHILE_WORDS_ARE_READ = """
-import os, signal, sys
-from zarrlift import cli
-from zarrlift.cli.session import Session
-def run(*_):
-    signal.raise_signal(signal.SIGINT)
-Session.run = run
-cli.entry()
-"""
-
-
-def test_ctrl_c_while_the_command_line_is_read_says_so():
-    done = python(STOPPED_WHILE_WORDS_ARE_READ, "migrate", "a", "b")
-    assert done.returncode == 130
-    assert done.stderr == "zarrlift: interrupted. Nothing was changed.\n"
-
-
 STOPPED_WHILE_NUMPY_LOADS = """
 import os, signal, sys
 class Numpy:
@@ -279,14 +221,6 @@ def test_ctrl_c_while_numpy_loads_is_no_broken_package(words):
     done = python(STOPPED_WHILE_NUMPY_LOADS, *words)
     assert done.returncode == 130
     assert done.stderr.endswith("zarrlift: interrupted. Nothing was changed.\n")
-
-
-def test_a_second_ctrl_c_ends_at_once():
-    code, err = interrupted(
-        [signal.SIGINT, signal.SIGINT], cleanup='print("ready", flush=True); time.sleep(50)'
-    )
-    assert code == 130
-    assert "Traceback" not in err
 
 
 @pytest.mark.slow(one_in=2)

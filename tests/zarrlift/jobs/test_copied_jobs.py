@@ -329,19 +329,6 @@ def test_a_moved_folder_goes_on_where_it_is_now(given: str, folder: Path) -> Non
     assert sorted(path.name for path in (folder.parent / "c").iterdir()) == [OUT, "source.zarr"]
 
 
-def test_a_moved_result_is_undone_and_its_source_stays(folder: Path) -> None:
-    migrated(folder)
-    now = folder.parent / "b"
-    now.mkdir()
-    for name in ("out.zarr", OUT):
-        (folder / name).rename(now / name)
-    change(folder / "source.zarr")
-    assert zarrlift.update(now / OUT).ok
-    assert values(now / "out.zarr", 3) == values(folder / "source.zarr", 2)
-    assert zarrlift.undo(now / "out.zarr").problems == ()
-    assert sorted(path.name for path in now.iterdir()) == [OUT]
-
-
 def test_a_folder_moved_in_the_middle_of_a_job_goes_on(folder: Path) -> None:
     for method in ("__call__", "_write_documents"):
         now = copied(folder, method)
@@ -440,15 +427,6 @@ def test_a_name_that_is_too_long_to_have_a_suffix_is_stored(folder: Path) -> Non
 
 
 # ----- places that are no directory
-
-
-def test_a_moved_zip_file_is_read_where_it_is_now(folder: Path) -> None:
-    shutil.make_archive(str(folder / "source.zarr"), "zip", folder / "source.zarr")
-    assert zarrlift.migrate(folder / "source.zarr.zip", folder / "out.zarr").ok
-    now = moved(folder)
-    assert zarrlift.verify(now / OUT, full=True).ok
-    assert zarrlift.resume(now / OUT).state == "nothing to do"
-    assert zarrlift.status(now / OUT).source == str(now / "source.zarr.zip")
 
 
 @pytest.mark.parametrize(

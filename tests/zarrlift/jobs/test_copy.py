@@ -151,16 +151,6 @@ def test_overwrite_replaces_the_old_tree_at_the_end(source: Path, tmp_path: Path
     assert not list(tmp_path.glob("*zarrlift-old*"))
 
 
-def test_overwrite_of_an_earlier_result(source: Path, tmp_path: Path) -> None:
-    zarrlift.migrate(source, tmp_path / "out.zarr")
-    other = write_archive(tmp_path / "other.zarr")
-    zarr.open_group(str(other), zarr_format=2).attrs["title"] = "another"
-    with pytest.raises(JobError, match="different job"):
-        zarrlift.migrate(other, tmp_path / "out.zarr")
-    assert zarrlift.migrate(other, tmp_path / "out.zarr", overwrite=True).ok
-    assert zarr.open_group(str(tmp_path / "out.zarr"), mode="r").attrs["title"] == "another"
-
-
 def test_undo_of_a_copy_keeps_what_somebody_changed(source: Path, tmp_path: Path) -> None:
     """A file of others is only noted; what the job wrote, and others changed, is left for them."""
     zarrlift.migrate(source, tmp_path / "out.zarr")

@@ -21,7 +21,7 @@ from tests.support.store_servers import KEY, SECRET
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.cli import main
-from zarrlift.errors import JobError, StorageError, UsageError
+from zarrlift.errors import StorageError, UsageError
 from zarrlift.storage.icechunk.place import IcechunkPlace, icechunk_errors
 from zarrlift.storage.icechunk.storage import IcechunkStorage
 
@@ -111,17 +111,6 @@ def test_a_repository_is_a_source(source, url, tmp_path):
     assert len(zarrlift.inspect(session).nodes) == len(zarrlift.inspect(session.store).nodes)
 
 
-def test_other_versions_of_a_repository_are_given_as_sessions(source, url, tmp_path):
-    assert zarrlift.migrate(source, url).ok
-    repository(url).create_tag("first", repository(url).lookup_branch("main"))
-    session = repository(url).writable_session("main")
-    zarr.create_group(session.store, path="more")
-    session.commit("more")
-    assert zarrlift.migrate(repository(url).readonly_session(tag="first"), tmp_path / "first.zarr").ok
-    assert not (tmp_path / "first.zarr/more").exists()
-    assert "more" in [node.path for node in zarrlift.inspect(url).nodes]
-
-
 def test_main_is_as_before_until_everything_is_there(source, url, monkeypatch):
     """An array fails: the others stay on the job's branch until it is repaired."""
     chunk = next(path for path in sorted(source.rglob("*")) if path.name[0].isdigit())
@@ -158,11 +147,6 @@ def test_finish_leaves_out_what_failed(source, url):
     assert [info.parent_id for info in repository(url).ancestry(branch="main")] == [None]
 
 
-def test_finish_needs_something_that_failed(source, url):
-    assert zarrlift.migrate(source, url).ok
-    assert zarrlift.finish(url).state == "nothing to do"
-
-
 def test_a_branch_that_others_moved_is_not_overwritten(source, url, monkeypatch):
     publish = IcechunkStorage.publish
 
@@ -179,12 +163,6 @@ def test_a_branch_that_others_moved_is_not_overwritten(source, url, monkeypatch)
     assert problem.message == "the branch main was changed by others while the job ran"
     assert "Everything that was migrated is on the branch zarrlift-" in problem.advice
     assert zarr.open_group(repository(url).readonly_session("main").store, mode="r").attrs["by"] == "another"
-
-
-def test_a_repository_takes_one_job(source, url):
-    assert zarrlift.migrate(source, url).ok
-    with pytest.raises(JobError, match=r"different job|destination"):
-        zarrlift.migrate(write_archive(source.with_name("other.zarr")), url)
 
 
 def test_undo_leaves_what_others_built_on(source, url):
@@ -341,21 +319,6 @@ def state_of(url):
     """Branches and the snapshot of each."""
     there = repository(url)
     return {name: there.lookup_branch(name) for name in there.list_branches()}
-
-
-def job_file(url):
-    return Path(f"{url.removeprefix('icechunk://')}.zarrlift.db")
-
-
-@pytest.mark.parametrize("call", [zarrlift.update, zarrlift.plan_update])
-def test_an_update_is_refused_before_anything_is_written(call, source, url):
-    assert zarrlift.migrate(source, url).ok
-    change(source)
-    before = state_of(url), job_file(url).read_bytes()
-    with pytest.raises(UsageError, match="a job in an Icechunk repository cannot be updated"):
-        call(url)
-    assert (state_of(url), job_file(url).read_bytes()) == before
-    assert zarrlift.status(url).state == "done"
 
 
 def test_an_update_of_a_batch_is_refused_for_that_archive(source, url, tmp_path):

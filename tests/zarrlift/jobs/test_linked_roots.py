@@ -106,6 +106,16 @@ def test_nothing_is_written_to_what_a_link_in_place_of_the_result_leads_to(
     assert values(folder / OUT, 3) == values(folder / "source.zarr", 2)
 
 
+def test_another_archive_is_refused_even_if_it_is_named(folder: Path) -> None:
+    for document in (folder / "q/out.zarr").rglob("zarr.json"):
+        document.write_text(document.read_text().replace("a job's archive", "another one") + " ")
+    _to_another_result(folder)
+    before = everything(folder / "q")
+    with pytest.raises(JobError, match="this is not the job's output"):
+        zarrlift.resume(folder / JOB, destination=folder / OUT)
+    assert everything(folder / "q") == before
+
+
 def test_a_link_at_which_a_job_begins_is_resolved_once(tmp_path: Path) -> None:
     source, out = write_archive(tmp_path / "source.zarr"), tmp_path / "out.zarr"
     for name in ("first", "second"):

@@ -113,13 +113,6 @@ def test_the_document_of_an_array_without_chunks_is_missed_too(
     assert [problem.node for problem in outcome.problems] == ["empty"]
 
 
-def test_without_a_listing_nothing_is_noticed(
-    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _removing(monkeypatch, destination, "g/relink/c/3/3")
-    assert zarrlift.migrate(source, destination, no_list=True).ok
-
-
 def _incomplete_job(source: Path, destination: Path) -> None:
     """A run that ended in order with one array that failed, which is mended then."""
     chunk = source / "g/recode/0"

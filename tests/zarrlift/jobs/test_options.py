@@ -20,7 +20,7 @@ from zarrlift.cli.options import by_place
 from zarrlift.core import format_table as table
 from zarrlift.core.problems import command
 from zarrlift.core.units import quoted
-from zarrlift.errors import JobError
+from zarrlift.errors import JobError, UsageError
 from zarrlift.formats.zarr_v2 import reader as zarr_v2
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.option_words import option_words, remembered
@@ -29,7 +29,6 @@ from zarrlift.report import outcome as report_outcome
 from zarrlift.report import status as report_status
 from zarrlift.report.text import Page
 from zarrlift.report.text import lines as printed
-from zarrstack.core.errors import UsageError
 
 
 @pytest.fixture

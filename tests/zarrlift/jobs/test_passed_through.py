@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,13 +91,6 @@ def test_consolidated_metadata_lists_them(tmp_path: Path, destination: Path) -> 
         assert documents[0][name] == documents[1][name]
 
 
-def test_only_what_is_included_is_copied(by_hand: Path, destination: Path) -> None:
-    recipe = Recipe(include=("zfp", "suffix"))
-    zarrlift.migrate(by_hand, destination, recipe=recipe).raise_for_problems()
-    assert {path.name for path in destination.iterdir()} == {"zarr.json", "zfp", "suffix"}
-    assert zarrlift.verify(destination, full=True).ok
-
-
 def test_every_object_below_is_copied(by_hand: Path, destination: Path) -> None:
     (by_hand / "zfp/deep/er").mkdir(parents=True)
     (by_hand / "zfp/deep/er/notes é.txt").write_text("notes")
@@ -143,15 +135,6 @@ def test_large_and_empty_objects_are_copied_between_a_bucket_and_files(
 
 
 OPTIONS = ("storage_options", "dest_storage_options")
-
-
-def test_a_zip_file_is_a_source(by_hand: Path, destination: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "all.zarr.zip", "w") as file:
-        for name, content in tree(by_hand).items():
-            file.writestr(name, content)
-    zarrlift.migrate(tmp_path / "all.zarr.zip", destination).raise_for_problems()
-    assert unchanged(destination) == unchanged(by_hand)
-    assert zarrlift.verify(destination, full=True).ok
 
 
 def test_the_view_shows_the_same_bytes(by_hand: Path) -> None:
@@ -255,13 +238,6 @@ def test_a_read_that_returns_less_loses_nothing(
     assert unchanged(destination) == unchanged(by_hand)
 
 
-def test_a_resume_finds_what_was_removed(by_hand: Path, destination: Path) -> None:
-    zarrlift.migrate(by_hand, destination).raise_for_problems()
-    shutil.rmtree(destination / "fanout/12")
-    zarrlift.resume(destination).raise_for_problems()
-    assert unchanged(destination) == unchanged(by_hand)
-
-
 def test_a_link_that_leaves_the_archive_is_refused(by_hand: Path, destination: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (by_hand / "zfp/c/0/7").symlink_to(tmp_path / "secret")
@@ -270,12 +246,6 @@ def test_a_link_that_leaves_the_archive_is_refused(by_hand: Path, destination: P
     outcome = zarrlift.migrate(by_hand, destination, follow_links=True).raise_for_problems()
     assert outcome.ok
     assert (destination / "zfp/c/0/7").read_text() == "secret"
-
-
-def test_a_pipe_is_refused(by_hand: Path, destination: Path) -> None:
-    os.mkfifo(by_hand / "zfp/c/0/8")
-    plan = zarrlift.plan(by_hand, destination)
-    assert [refusal.path for refusal in plan.refusals] == ["zfp"]
 
 
 # ----- a source that changes

@@ -142,26 +142,6 @@ def test_icechunk(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "g/relink" in capsys.readouterr().out
 
 
-@pytest.mark.slow(one_in=3)
-@pytest.mark.parametrize(("verb", "hidden"), [("run", True), ("resume", False), ("update", True)])
-def test_a_batch(verb: str, hidden: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("one", "two"):
-        write_archive(tmp_path / f"old/{name}.zarr")
-    batch = zarrlift.batch("old", to="new/{relative}")
-    assert batch.outcome.state == "done"
-    whole = tree(tmp_path / "new/two")
-    lost = tmp_path / "new/two/g/relink/c/3"
-    shutil.rmtree(lost) if hidden else (lost / "3").unlink()
-    outcome = getattr(batch, verb)()
-    assert outcome.ok is hidden
-    if hidden:
-        assert tree(tmp_path / "new/two") == whole
-    else:
-        (row,) = [row for row in outcome.rows if row.problems]
-        assert [problem.node for problem in row.problems] == ["g/relink"]
-
-
 @pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("words", [("resume",), ("update",), ("update", "--force"), ("status", "--check")])
 def test_the_source_is_gone(

@@ -13,7 +13,6 @@ import fsspec
 import obstore
 import pytest
 from obstore.store import MemoryStore as ObstoreMemory
-from tests.support.bucket import serving
 from tests.support.job_archives import tree, values
 from tests.support.job_processes import stopping
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
@@ -441,21 +440,6 @@ def test_changes_of_several_resumes_are_all_kept(archive: Kind, stopped_early: P
     assert outcome.ok
     assert {node for node, _ in warned(outcome.problems)} == {"h", "h/rewrite"}
     assert warned(zarrlift.status(stopped_early).problems) == warned(outcome.problems)
-
-
-def test_a_listing_that_is_stored_beside_the_job_has_the_keys(source: Path, tmp_path: Path) -> None:
-    """With it, the first resume notices the change when the array was copied, and the next takes it over."""
-    (source / ".zmetadata").unlink()
-    with serving() as bucket:
-        url = bucket.put("in", tree(source))
-        with one_task(), pytest.raises(zarrlift.Interrupted):
-            zarrlift.migrate(url, tmp_path / "out.zarr", workers=1, storage_options=bucket.options)
-        bucket.server.remove("in/h/rewrite/1.1")
-        outcome = zarrlift.resume(tmp_path / "out.zarr", storage_options=bucket.options)
-        assert not outcome.ok
-        outcome = zarrlift.resume(tmp_path / "out.zarr", storage_options=bucket.options)
-    assert outcome.ok, outcome.problems
-    assert warned(outcome.problems) == [("h/rewrite", "14 chunks: 1 deleted (h/rewrite/1.1)")]
 
 
 def test_a_chunk_that_was_repaired_after_a_failure_is_named_too(source: Path, tmp_path: Path) -> None:

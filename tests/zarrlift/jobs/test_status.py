@@ -222,14 +222,6 @@ def test_what_arrays_have_in_common_is_stored_once(tmp_path):
     assert "units" not in "".join(common)
 
 
-def test_arrays_read_from_a_job_share_their_layouts(tmp_path):
-    plan = zarrlift.plan(alike(tmp_path / "a.zarr"), tmp_path / "out.zarr")
-    with Job.create(tmp_path / "job.db", plan) as job:
-        stored = job.plan()
-    assert stored == plan
-    assert len({id(array.source) for array in stored.arrays}) == 2
-
-
 # What `status` says of a job that runs, was stopped, was killed, or runs where it cannot be seen.
 
 
@@ -305,12 +297,6 @@ def test_a_job_that_runs_says_where_and_how_fast(
     after = zarrlift.status(tmp_path / "out.zarr")
     assert (after.state, after.activity, after.rate) == ("done", None, None)
     assert after.bytes_done == after.bytes_total
-
-
-def test_a_run_that_ends_by_itself_is_stopped(source: Path, tmp_path: Path) -> None:
-    next(source.glob("**/0.0")).write_bytes(b"")
-    assert not zarrlift.migrate(source, tmp_path / "out.zarr").ok
-    assert zarrlift.status(tmp_path / "out.zarr").activity == "stopped"
 
 
 def test_a_run_that_was_killed_is_stale(result: Path) -> None:

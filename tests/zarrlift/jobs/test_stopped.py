@@ -194,6 +194,21 @@ def test_overwrite_means_nothing_in_place_and_loses_no_document(source: Path) ->
     assert tree(source) == before
 
 
+@pytest.mark.slow(one_in=2)
+@pytest.mark.parametrize("restored", [2, 0])
+def test_an_undo_that_was_stopped_leaves_no_file_of_its_own(restored: int, source: Path) -> None:
+    before = tree(source)
+    zarrlift.migrate(source, in_place=True)
+    assert zarrlift.verify(source).ok
+    zarrlift.finish(source)
+    with stopping(writing.os, "replace", after=restored), pytest.raises(KeyboardInterrupt):
+        zarrlift.undo(source)
+    assert not list(source.rglob("*.partial")), "what is not whole lies in the job's own directory"
+    zarrlift.undo(source)
+    assert tree(source) == before
+    assert not list(source.glob(".zarrlift*"))
+
+
 # What a job keeps to itself
 
 

@@ -91,13 +91,6 @@ def test_processes_build_the_stack_for_themselves(source: Path, tmp_path: Path) 
     assert values(tmp_path / "out.zarr", 3) == values(source, 2)
 
 
-def test_a_cache_on_disk_may_stand_over_either_side(source: Path, tmp_path: Path) -> None:
-    for side in ("source_through", "dest_through"):
-        layers = {side: f"cache:disk={tmp_path / 'cache'}"}
-        assert zarrlift.migrate(source, tmp_path / side, **layers).ok
-    assert tree(tmp_path / "source_through") == tree(tmp_path / "dest_through")
-
-
 def test_in_place_there_are_no_two_sides(source: Path) -> None:
     with pytest.raises(UsageError):
         zarrlift.migrate(source, in_place=True, source_through="retry")
@@ -149,11 +142,6 @@ def test_a_store_that_is_read_only_is_no_destination(kind: str, source: Path, tm
     with pytest.raises(UsageError, match="cannot be written to"):
         zarrlift.migrate(LocalStore(source, read_only=True), in_place=True)
     assert [path.name for path in tmp_path.iterdir() if path != source] == []
-
-
-def test_a_layer_that_refuses_writes_may_stand_under_the_source(source: Path, tmp_path: Path) -> None:
-    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", source_through="readonly,cache")
-    assert outcome.ok, outcome.problems
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from zarr.errors import ZarrUserWarning
 
 import zarrlift
 from zarrlift.errors import JobError
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.ownership import OwnObjects
 
 
@@ -136,6 +138,42 @@ def test_chunks_that_others_wrote_before_an_update_of_other_chunks_stay(updates:
     assert tree(result) == {"h/rewrite/c/0/0": b"mine"}
 
 
+@pytest.mark.slow(one_in=2)
+@pytest.mark.parametrize("chunks", [(9, 5), (7, 7)])
+def test_nothing_stays_of_an_array_that_became_smaller_before_a_resume(
+    chunks: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    with monkeypatch.context() as patched:
+        patched.setattr(Job, "record_task", raising_for("h/rewrite"))
+        with pytest.raises(Killed):
+            zarrlift.migrate(source, result, workers=1)
+    assert list((result / "h/rewrite/c").rglob("*"))
+    shutil.rmtree(source / "h/rewrite")
+    array = zarr.create_array(source / "h/rewrite", shape=(9, 5), chunks=chunks, dtype="<i4", zarr_format=2)
+    array[...] = 1
+    (source / ".zmetadata").unlink()
+    assert zarrlift.resume(result).ok
+    fresh = migrated(source, tmp_path / "fresh", recipe=zarrlift.Recipe(consolidate=False))
+    assert {key for key in tree(result) if "rewrite" in key} == {
+        key for key in tree(fresh) if "rewrite" in key
+    }
+    assert zarrlift.undo(result).problems == ()
+    assert directories(tmp_path) == ["fresh", "source"]
+
+
+def raising_for(path: str) -> Callable[..., None]:
+    """In place of `Job.record_task`: the process is killed before it records a task of this array."""
+    record = Job.record_task
+
+    def records(job: Job, node: int, number: int, moved: Any) -> None:
+        if any(row.id == node and row.path == path for row in job.nodes()):
+            raise Killed
+        record(job, node, number, moved)
+
+    return records
+
+
 def killed(*_: Any, **__: Any) -> Any:
     raise Killed
 
@@ -230,3 +268,25 @@ def test_undo_changes_no_job_whose_archive_is_elsewhere(tmp_path: Path) -> None:
     with suppress(JobError):
         zarrlift.resume(job, source=archive)
     assert zarrlift.undo(job).state == "undone"
+
+
+def test_undo_of_a_job_that_was_moved_alone_before_it_recorded_anything_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has written is where the job file was."""
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    with monkeypatch.context() as patched:
+        dying(patched, 12)
+        with pytest.raises(Killed):
+            zarrlift.migrate(source, result)
+    with Job.open(tmp_path / "result.zarrlift.db") as job:
+        for row in job.nodes():
+            job.forget_tasks(row.id, set(job.recorded(row.id)))
+        job.commit()
+    (tmp_path / "other").mkdir()
+    moved = (tmp_path / "result.zarrlift.db").rename(tmp_path / "other/result.zarrlift.db")
+    with pytest.raises(JobError, match="the output of this job was not found"):
+        zarrlift.undo(moved)
+    moved.rename(tmp_path / "result.zarrlift.db")
+    assert zarrlift.undo(result).state == "undone"
+    assert directories(tmp_path) == ["other", "source"]

@@ -14,16 +14,13 @@ import pytest
 import zarr
 from tests.support.bucket import Bucket
 from tests.support.job_archives import later, migrated, other_archive, rewritten, tree, write_archive
-from tests.support.job_processes import Killed
+from tests.support.job_processes import Killed, dying
 from tests.support.unpacking import unpacked
 from tests.zarrlift.jobs.changing_archive import ChangingArchive
-from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift
 from zarrlift.errors import JobError
 from zarrlift.jobs.opened_job import OpenJob
-from zarrlift.planning import planner
-from zarrlift.planning.blocks import BASE, available_cores
 from zarrlift.planning.plans import ArrayPlan
 
 
@@ -199,6 +196,24 @@ def test_objects_that_are_made_again_with_a_changed_one_are_not_taken_from_other
     assert tree(result / "h/rewrite") == before
 
 
+def test_what_others_write_between_two_attempts_of_an_update_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = changed_archive(tmp_path)
+    with monkeypatch.context() as patched:
+        dying(patched, 6)
+        with pytest.raises(Killed):
+            zarrlift.update(result)
+    mine = result / "h/rewrite/c/2/1"
+    rewritten(mine, b"mine")
+    rewritten(source / "h/rewrite/2.1", (source / "h/rewrite/2.0").read_bytes())
+    outcome = zarrlift.update(result)
+    assert {problem.kind for problem in outcome.problems} >= {"result-changed"}
+    assert mine.read_bytes() == b"mine"
+    assert zarrlift.update(result, force=True).ok
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+
+
 def test_a_document_that_others_changed_is_kept(tmp_path: Path) -> None:
     source, result = changed_archive(tmp_path)
     for path in ("zarr.json", "h/rewrite/zarr.json"):
@@ -350,27 +365,6 @@ def test_on_a_store(wish: str, tmp_path: Path, bucket: Bucket) -> None:
         assert outcome.ok, outcome.problems
         fresh = migrated(source, tmp_path / f"fresh {number}", recipe=wanted, verify="none")
         assert bucket.stored("new") == tree(fresh)
-
-
-@pytest.mark.slow
-def test_two_passes_make_only_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave(20_000, monkeypatch)
-    monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * available_cores() * 20_000)
-    source, result = tmp_path / "rows", tmp_path / "result"
-    array = zarr.create_array(
-        source / "a", shape=(600, 400), chunks=(1, 400), dtype=">i4", compressors=None, zarr_format=2
-    )
-    (source / ".zgroup").write_text('{"zarr_format": 2}')
-    array[:500] = np.arange(200_000).reshape(500, 400) % 999
-    wanted = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="-1,2", shards="none"))
-    (plan,) = zarrlift.plan(source, result, recipe=wanted).arrays
-    assert plan.between is not None
-    migrated(source, result, recipe=wanted)
-    for row in (7, 550):
-        rewritten(source / f"a/{row}.0", b"\x00\x00\x01\x00" * 400)
-    (source / "a/8.0").unlink()
-    assert zarrlift.update(result).ok
-    assert tree(result) == tree(migrated(source, tmp_path / "fresh", recipe=wanted))
 
 
 @pytest.mark.slow(one_in=2)

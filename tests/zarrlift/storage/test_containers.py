@@ -334,9 +334,3 @@ def test_many_files_are_open_at_once(tmp_path: Path) -> None:
     for _ in range(2):
         assert [place.get("x") for place in places] == [bytes([number]) for number in range(4)]
     assert container_ranges.LocalRanges(tmp_path / "0.zip").read_now(0, 2) == b"PK"
-
-
-def test_layers_lie_over_a_zip_file_as_over_any_store(tmp_path: Path, archive: Path) -> None:
-    place = zipped(tmp_path / "a.zip", archive)
-    outcome = zarrlift.migrate(place, tmp_path / "out.zarr", source_through="retry")
-    assert outcome.ok, outcome.problems

@@ -185,13 +185,6 @@ def test_undo_removes_what_a_run_left_that_was_killed_before_it_had_a_job(old: P
     assert made.run().counts == {"done": 2}
 
 
-def test_undo_takes_no_notice_of_a_source_that_is_gone(old: Path) -> None:
-    Path("list.csv").write_text("source,destination\nold/gone.zarr,v3/g.zarr\nold/a/v1.zarr,v3/n.zarr\n")
-    made = zarrlift.batch("list.csv")
-    assert made.outcome.counts == {"done": 1, "refused": 1}
-    assert made.undo().state == "undone"
-
-
 def test_a_damaged_reason_is_ignored(old: Path) -> None:
     made = zarrlift.batch(f"old/{NOTHING}", "old/a/v1.zarr", to="v3/{name}.zarr")
     (row,) = (row for row in made.rows if row.state == "refused")
@@ -299,13 +292,6 @@ def test_the_job_of_an_archive_is_where_migrate_puts_it(old: Path) -> None:
     assert zarrlift.migrate("old/a/v2.zarr", "v3/a/v2.zarr").state == "nothing to do"
 
 
-def test_an_archive_that_was_migrated_before_is_done(old: Path) -> None:
-    zarrlift.migrate("old/a/v2.zarr", "v3/a/v2.zarr")
-    made = zarrlift.batch("old/a", to="v3/a/{relative}.zarr")
-    assert made.outcome.ran == 1
-    assert made.outcome.state == "done"
-
-
 def test_a_destination_of_another_job_is_named_and_left_alone(old: Path) -> None:
     zarrlift.migrate("old/a/v1.zarr", "v3/a/v2.zarr")
     before = results(Path("v3"))
@@ -340,19 +326,6 @@ def test_an_archive_that_was_restored_is_migrated_again(old: Path) -> None:
     assert again.counts == {"done": 1, "finished": 1}
     assert zarrlift.Batch("old/a.zarrlift.jsonl").undo().state == "undone"
     assert results(old / "a") == before
-
-
-def test_an_archive_that_was_refused_as_a_whole_is_planned_anew(old: Path) -> None:
-    archive = old / "c/one.zarr"
-    archive.mkdir(parents=True)
-    (archive / ".zarray").write_text("{")
-    made = zarrlift.batch("old/c", to="v3/c/{relative}.zarr")
-    assert made.outcome.counts == {"refused": 1}
-    shutil.rmtree(archive)
-    shutil.copytree(old / "a/v2.zarr", archive)
-    zarr.consolidate_metadata(archive, zarr_format=2)
-    assert made.resume().state == "done"
-    assert zarr.open_group("v3/c/one.zarr", mode="r").metadata.consolidated_metadata is not None
 
 
 def test_the_commands_for_one_archive_say_that_this_is_a_batch(old: Path) -> None:

@@ -80,16 +80,6 @@ def test_a_copied_batch_acts_on_the_copies_and_never_on_the_originals(
     assert values(folder / "v3/one.zarr", 3) == values(folder / "old/one.zarr", 2)
 
 
-def test_a_copied_batch_goes_on_with_what_was_not_begun(folder: Path) -> None:
-    batch(folder, only="*one*")
-    other = copied(folder)
-    before = tree(folder)
-    there = Batch(other / "v3.zarrlift.jsonl")
-    assert there.run().counts == {"done": 3}
-    assert all(values(other / "v3" / f"{name}.zarr", 3)["x"] == [len(name)] * 6 for name in NAMES)
-    assert tree(folder) == before
-
-
 def test_a_copied_batch_in_place_deletes_no_document_of_the_originals(folder: Path) -> None:
     original = tree(folder / "old")
     batch_in_place(folder)
