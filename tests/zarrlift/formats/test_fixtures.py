@@ -1,11 +1,15 @@
 """Archives by old writers are described as their writer saw them, or refused for a reason that stands here.
 
-Their chunks decode to what it read, damaged ones to that or to nothing. tests/end_to_end migrates them.
+Their chunks decode to what it read, damaged ones to that or to nothing. What is said of damaged documents is
+kept in damaged.txt beside this file. tests/end_to_end migrates them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,3 +190,31 @@ def assert_refused_or_true(case):
             continue
         same = fixtures_index.same(values[known].astype("<i4"), fixtures_index.GOOD[known])
         assert same or case.name in SEEN_BY_LISTING or (case.readable and case.format != "zarr_v1"), case.what
+
+
+SAID = Path(__file__).with_name("damaged.txt")
+JSON_ERROR = re.compile(r"found [^;]* at line \d+, column \d+")
+"""In Python's own words, which differ between its versions."""
+
+
+def said_of(case):
+    """What reading a damaged archive says, as lines."""
+    try:
+        archive = READS[case.format](open_storage(case.path))
+    except ZarrstackError as error:
+        lines = [f"error: {error}"]
+    else:
+        lines = [f"{problem.severity}: {problem}" for problem in archive.all_problems()]
+    for line in lines:
+        yield f"{case.format}/{case.name}: {JSON_ERROR.sub('found a fault', line)}\n".replace(
+            str(case.path), "PATH"
+        )
+
+
+@pytest.mark.golden
+def test_what_is_said_of_each_damaged_document_is_as_kept():
+    cases = [case for form in fixtures_index.FORMATS for case in fixtures_index.bad_cases(form)]
+    said = "".join(line for case in cases for line in said_of(case))
+    if os.environ.get("UPDATE"):
+        SAID.write_text(said, encoding="utf-8")
+    assert said == SAID.read_text(encoding="utf-8"), "run: UPDATE=1 python3 go.py test"

@@ -78,27 +78,12 @@ def test_a_later_minor_version_may_have_members_of_its_own():
 
 
 BAD_ENTRIES = {
-    "not a version": ({"zarr_format": None}, MetadataError, "not a version"),
-    "another specification": (
-        {"zarr_format": "https://purl.org/zarr/spec/stores/3.0"}, MetadataError, "not a version"),
-    "version 4": ({"zarr_format": "https://purl.org/zarr/spec/core/4.0"}, UnsupportedError, "another major"),
-    "version 2": ({"zarr_format": "https://purl.org/zarr/spec/core/2.0"}, UnsupportedError, "another major"),
-    "no encoding": ({"metadata_encoding": None}, UnsupportedError, "unknown metadata_encoding"),
-    "another encoding": ({"metadata_encoding": {"type": "cbor"}}, UnsupportedError, "formats than JSON"),
-    "an encoding by extension": (
-        {"metadata_encoding": {"extension": "http://x", "type": "json", "metadata_key_suffix": ".x"}},
-        UnsupportedError, "formats than JSON"),
     "members beside the suffix": (
         {"metadata_encoding": {"type": "json", "level": 1}}, MetadataError, "unknown members"),
     "a suffix that is a path": (
         {"metadata_encoding": {"type": "json", "metadata_key_suffix": "/../x"}}, MetadataError, "suffix"),
     "two states at once": (
         {"metadata_encoding": ZARR_PYTHON_ENTRY["metadata_encoding"]}, MetadataError, "two versions"),
-    "an extension to understand": (
-        {"extensions": [{"extension": "http://x/y", "must_understand": True}]}, UnsupportedError, "http://x/y"),
-    "an extension that does not say": ({"extensions": [{"extension": "http://x/y"}]}, UnsupportedError, "http://x/y"),
-    "an extension without a URI": ({"extensions": [{"must_understand": False}]}, MetadataError, "URI"),
-    "extensions that are no list": ({"extensions": {}}, MetadataError, "list"),
 }  # fmt: skip
 
 

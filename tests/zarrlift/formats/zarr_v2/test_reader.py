@@ -210,12 +210,6 @@ def test_equal_consolidated_metadata_is_nothing_to_tell(tmp_path):
     assert archive.problems == ()
 
 
-def test_unreadable_consolidated_metadata_is_a_warning_where_files_can_be_listed(tmp_path):
-    archive = read(tmp_path, {".zgroup": GROUP, ".zmetadata": b"{"})
-    assert not archive.consolidated
-    assert ".zmetadata" in messages(archive, "warning")
-
-
 FAULTS = {
     "refusal": ("/%d", "a key in consolidated metadata points outside the archive"),
     "note": ("%d/other", "an entry of consolidated metadata is not a metadata document"),

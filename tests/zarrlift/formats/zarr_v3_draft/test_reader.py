@@ -196,20 +196,6 @@ def test_a_fallback_is_taken_only_where_it_is_allowed(tmp_path):
 # ----- contradictions
 
 
-@BOTH
-def test_a_node_that_is_an_array_and_a_group_is_refused(tmp_path, entry, meta, data):
-    entries = {f"{meta}a.array.json": ARRAY, f"{meta}a.group.json": GROUP, f"{data}a/c0/0": CHUNK}
-    (problem,) = node(read(tmp_path, entries, entry=entry), "a").problems
-    assert problem.message == "a node is both an array and a group"
-    assert problem.key == f"{meta}a.array.json"
-
-
-def test_a_broken_group_does_not_hide_what_is_below_it(tmp_path):
-    archive = read(tmp_path, {"meta/a.group.json": b"{", "meta/a/b.array.json": ARRAY})
-    assert node(archive, "a").refused
-    assert not node(archive, "a/b").refused
-
-
 @pytest.mark.parametrize(
     ("key", "refused", "said"),
     [
@@ -230,14 +216,6 @@ def test_names_that_zarr_v3_does_not_allow_are_refused_others_told(tmp_path, key
 def test_names_that_differ_by_case_are_told(tmp_path):
     archive = read(tmp_path, {"meta/g/A.array.json": ARRAY, "meta/g/a.array.json": ARRAY})
     assert "two names differ only by case" in told(archive)
-
-
-@pytest.mark.parametrize("key", ["meta/.array.json", "meta/a/.group.json"])
-def test_a_document_of_a_node_without_name_is_refused_at_its_key(tmp_path, key):
-    archive = read(tmp_path, {key: ARRAY, "meta/b.array.json": ARRAY})
-    (problem,) = archive.problems
-    assert (problem.severity, problem.key) == ("refusal", key)
-    assert not node(archive, "b").refused
 
 
 # ----- chunks, and what belongs to nothing
@@ -357,13 +335,6 @@ def test_documents_win_over_consolidated_metadata(tmp_path):
         ("warning", "b", "meta/root/b.array.json"),
         ("warning", "ghost", "meta/root/ghost.array.json"),
     }
-
-
-def test_broken_consolidated_metadata_is_a_warning(tmp_path):
-    archive = read(tmp_path, {"meta/root/a.array.json": ARRAY, CONSOLIDATED: b"{"}, entry=OLD_ENTRY)
-    (problem,) = archive.problems
-    assert (problem.kind, problem.severity, problem.key) == ("consolidated", "warning", CONSOLIDATED)
-    assert not archive.consolidated
 
 
 # ----- links, in local archives
