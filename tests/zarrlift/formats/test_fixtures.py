@@ -1,7 +1,8 @@
 """Archives by old writers are described as their writer saw them, or refused for a reason that stands here.
 
-Their chunks decode to what it read, damaged ones to that or to nothing. What is said of damaged documents is
-kept in damaged.txt beside this file. tests/end_to_end migrates them.
+Their chunks decode to what it read, damaged ones to that or to nothing. The codecs, data types and fill values
+that they are described with are in described.txt, and what is said of damage in damaged.txt. tests/end_to_end
+migrates them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from zarrlift.core.data_types.v3 import fill_from_json
 from zarrlift.formats.describe import describe
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.errors import ChunkError, ZarrstackError
+from zarrstack.core.json_text import canonical
 
 READS = {
     "zarr_v2": describe,
@@ -190,6 +192,27 @@ def assert_refused_or_true(case):
             continue
         same = fixtures_index.same(values[known].astype("<i4"), fixtures_index.GOOD[known])
         assert same or case.name in SEEN_BY_LISTING or (case.readable and case.format != "zarr_v1"), case.what
+
+
+DESCRIBED = Path(__file__).with_name("described.txt")
+
+
+@pytest.mark.golden
+def test_codecs_data_types_and_fill_values_of_old_writers_are_described_as_kept():
+    """Each of a format once, whatever the number of arrays that have it."""
+    lines = set()
+    for reads, read in READS.items():
+        form = reads.partition(",")[0]
+        for expected in fixtures_index.archives(format=form):
+            for member in read(open_storage(expected.path)).nodes:
+                if isinstance(member, ArrayNode) and (layout := member.layout) is not None:
+                    fill = "null" if member.fill_is_null else canonical(layout.fill_value)
+                    lines.add(f"{form}: {layout.data_type}, fill value {fill}\n")
+                    lines |= {f"{form}: {canonical(codec.to_json())}\n" for codec in layout.chain.codecs}
+    described = "".join(sorted(lines))
+    if os.environ.get("UPDATE"):
+        DESCRIBED.write_text(described, encoding="utf-8")
+    assert described == DESCRIBED.read_text(encoding="utf-8"), "run: UPDATE=1 python3 go.py test"
 
 
 SAID = Path(__file__).with_name("damaged.txt")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +92,34 @@ def of(extension, kind):
 def structured(*fields):
     """A v3 struct."""
     return {"name": "structured", "configuration": {"fields": [list(field) for field in fields]}}
+
+
+TEXT_TYPES = {  # others are in described.txt of tests/zarrlift/formats
+    "raw": ("r24", "0x00fF01", {"name": "raw_bytes", "configuration": {"length_bytes": 3}}, "AP8B", PLAIN),
+    "raw, in base64": (
+        "r24", "AP8B", {"name": "raw_bytes", "configuration": {"length_bytes": 3}}, "AP8B", PLAIN),
+    "another NaN": ("float32", "0x7fc00001", "float32", "0x7fc00001", LITTLE),
+    "binary": ("float16", "0b0011110000000000", "float16", 1.0, LITTLE),
+    "complex": ("complex64", ["0x3fc00000", "+Infinity"], "complex64", [1.5, "Infinity"], LITTLE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TEXT_TYPES)
+def test_data_types_and_fill_values_of_the_text(case):
+    data_type, fill, name, v3_fill, packing = TEXT_TYPES[case]
+    array, problems = text(data_type=data_type, fill_value=fill)
+    assert problems == ()
+    assert (array.data_type.to_json(), array.chain.codecs[0]) == (name, packing)
+    assert json.dumps(array.fill_value) == json.dumps(v3_fill)
+
+
+def test_a_fill_value_of_fields_in_several_byte_orders_becomes_little_endian():
+    """As seen in zarr-python 2.18.7."""
+    fields = [["a", "<i4"], ["b", ">f8"]]
+    array, problems = python(data_type=of(STRUCT, fields), fill_value="AQAAAEAAAAAAAAAA")
+    assert problems == ()
+    assert array.fill_value == "AQAAAAAAAAAAAABA"
+    assert array.chain.codecs[0] == CodecSpec("numpy_bytes", {"dtype": fields})
 
 
 def test_the_endian_codec_states_the_byte_order_of_a_name():

@@ -256,6 +256,35 @@ def xz(preset, kind=1):
     return "numcodecs.lzma", {"format": kind, "check": -1, "preset": preset, "filters": None}
 
 
+COMPRESSIONS = [  # others are in described.txt of tests/zarrlift/formats
+    ("gzip without level", {"type": "gzip"}, ("gzip", {"level": 6})),
+    ("zlib", {"type": "gzip", "level": 3, "useZlib": True}, ("numcodecs.zlib", {"level": 3})),
+    ("bzip2", {"type": "bzip2", "blockSize": 7}, ("numcodecs.bz2", {"level": 7})),
+    ("bzip2 without level", {"type": "bzip2"}, ("numcodecs.bz2", {"level": 9})),
+    ("xz", {"type": "xz", "preset": 4}, xz(4)),
+    ("xz without preset", {"type": "xz"}, xz(6)),
+    ("Java lz4 without size", {"type": "lz4"}, ("lz4_block", {"blockSize": 65536})),
+    ("zstd", {"type": "zstd", "level": 5, "nbWorkers": 2}, ("zstd", {"level": 5, "checksum": False})),
+    ("zarr-python zstd", {"checksum": True, "id": "zstd", "level": 1, "type": "zstd"},
+     ("zstd", {"level": 1, "checksum": True})),
+    ("zarr-python blosc", {"type": "blosc", "cname": "zstd", "clevel": 1, "shuffle": -1, "blocksize": 9},
+     ("blosc", {"cname": "zstd", "clevel": 1, "shuffle": "shuffle", "typesize": 2, "blocksize": 9})),
+    ("Java blosc's defaults", {"type": "blosc"},
+     ("blosc", {"cname": "blosclz", "clevel": 6, "shuffle": "noshuffle", "typesize": 2, "blocksize": 0})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("compression", "codec"), [row[1:] for row in COMPRESSIONS], ids=[r[0] for r in COMPRESSIONS]
+)
+def test_compressions_and_the_codecs_they_are(compression, codec):
+    dataset, problems = described(compression=compression)
+    assert dataset.compression == (None if codec is None else CodecSpec(*codec))
+    assert all(problem.severity == "note" for problem in problems)
+    # Each is one that is compiled here.
+    Pipeline(dataset.chain("kept"), (4, 3), dataset.data_type)
+
+
 def test_automatic_shuffle_of_single_bytes_is_of_bits():
     dataset, _ = described(dataType="uint8", compression={"type": "blosc", "cname": "lz4", "shuffle": -1})
     assert dataset.compression.configuration["shuffle"] == "bitshuffle"
