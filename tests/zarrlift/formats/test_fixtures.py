@@ -1,8 +1,7 @@
 """Archives by old writers are described as their writer saw them, or refused for a reason that stands here.
 
-Their chunks decode to what it read, damaged ones to that or to nothing. The codecs, data types and fill values
-that they are described with are in described.txt, and what is said of damage in damaged.txt. tests/end_to_end
-migrates them.
+Their chunks decode to what it read, damaged ones to that or to nothing. How they are described is kept in
+described.txt beside this file, and what is said of damaged ones in damaged.txt. tests/end_to_end migrates them.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -198,13 +198,16 @@ DESCRIBED = Path(__file__).with_name("described.txt")
 
 
 @pytest.mark.golden
-def test_codecs_data_types_and_fill_values_of_old_writers_are_described_as_kept():
-    """Each of a format once, whatever the number of arrays that have it."""
+def test_what_old_writers_wrote_is_described_as_kept():
+    """Each codec, data type with its fill value, and problem of a format, once for all arrays that have it."""
     lines = set()
     for reads, read in READS.items():
         form = reads.partition(",")[0]
         for expected in fixtures_index.archives(format=form):
-            for member in read(open_storage(expected.path)).nodes:
+            archive = read(open_storage(expected.path))
+            for problem in archive.all_problems():
+                lines.add(f"{form}: {problem.severity}: {replace(problem, node=None, key=None)}\n")
+            for member in archive.nodes:
                 if isinstance(member, ArrayNode) and (layout := member.layout) is not None:
                     fill = "null" if member.fill_is_null else canonical(layout.fill_value)
                     lines.add(f"{form}: {layout.data_type}, fill value {fill}\n")
