@@ -10,9 +10,8 @@ import hashlib
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache, partial
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +31,6 @@ Indexes: TypeAlias = npt.NDArray[np.int64]
 Weights: TypeAlias = npt.NDArray[np.float64]
 """Numbers of bytes, which may exceed 2^63 for a layout of which nothing is stored."""
 
-_BLOCK: Final = 1 << 20
-"""Rows of which a digest is made at a time."""
 UNLISTED: Final = "unlisted"
 """Fingerprint for a store that cannot list."""
 _MAX_CHUNKS: Final = 2**63 - 1
@@ -52,8 +49,7 @@ _PARTS: Final = 4
 """Number of parts of a split task, if it has as many chunks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
+class Inventory(NamedTuple):
     """The existing chunks of one array."""
 
     indexes: Indexes
@@ -99,13 +95,15 @@ def take_inventory(
     children: frozenset[str] = frozenset(),
     follow_links: bool = False,
     names_only: bool = False,
+    listed: tuple[str, ...] | None = None,
     count: Callable[[int], object] | None = None,
     collect: Callable[[str], object] = lambda _: None,
 ) -> Inventory:
     """The chunks of the array at `path` that exist in `storage`.
 
     `children` are names below the array that belong to other nodes and are skipped. With `names_only`, local
-    files are listed without sizes and times. `count` receives the
+    files are listed without sizes and times. `listed` are the names in a local array's directory, if
+    they are known (see `scan`). `count` receives the
     numbers of listed objects of a store, from another thread, and `collect` the names that belong to no
     chunk. Raises UnsupportedError for a grid of more than 2^63 chunks, StorageError.
     """
@@ -113,19 +111,31 @@ def take_inventory(
         require_countable(layout)
     except UnsupportedError as error:
         raise error.at(node=path) from None
-    if isinstance(storage, LocalStorage) or storage.can_list:
-        if names_only and isinstance(storage, LocalStorage):
-            return inventory_of(
-                scan(storage, path, layout, children=children, follow_links=follow_links, names_only=True)
-            )
+    if isinstance(storage, LocalStorage):
+        found = scan(
+            storage,
+            path,
+            layout,
+            children=children,
+            follow_links=follow_links,
+            names_only=names_only,
+            listed=listed,
+            collect=collect,
+        )
+    elif storage.can_list:
         if names_only:
             storage.refuse_links(path)
         found = _found(storage, path, layout, children, count, collect, follow_links=follow_links)
-        inventory = inventory_of(found)
-        if layout.opaque and inventory.unclaimed_count:  # every object is the array's
-            added = f"{inventory.fingerprint}+{inventory.unclaimed_count}"
-            return replace(inventory, fingerprint=added)
-        return inventory
+    else:
+        return _every_chunk(path, layout)
+    inventory = inventory_of(found)
+    if layout.opaque and inventory.unclaimed_count:  # every object is the array's
+        return inventory._replace(fingerprint=f"{inventory.fingerprint}+{inventory.unclaimed_count}")
+    return inventory
+
+
+def _every_chunk(path: str, layout: Layout) -> Inventory:
+    """The inventory in a store that cannot list: each chunk of the grid may exist."""
     if layout.objects.total > _MAX_WALKED:
         raise UnsupportedError(
             "the store cannot be listed, and the chunk grid is too large to check every key",
@@ -142,12 +152,6 @@ def require_countable(layout: Layout) -> None:
     total = layout.objects.total
     if total > _MAX_CHUNKS:
         raise UnsupportedError("the chunk grid is too large to count", found=f"{total} chunks")
-
-
-@cache
-def nothing_there() -> Inventory:
-    """The inventory of a local array without chunks."""
-    return inventory_of(ChunkScan())
 
 
 def inventory_of(listing: ChunkScan) -> Inventory:
@@ -173,8 +177,7 @@ def fingerprint_of(indexes: Indexes, sizes: Indexes | None, versions: Indexes | 
     digest = hashlib.blake2b(digest_size=16)
     for column in (indexes, sizes, versions):
         if column is not None:
-            for start in range(0, len(column), _BLOCK):
-                digest.update(column[start : start + _BLOCK].tobytes())
+            digest.update(column.data)
     return digest.hexdigest()
 
 

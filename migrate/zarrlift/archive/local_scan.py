@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from math import prod
@@ -65,17 +65,22 @@ def scan(
     children: frozenset[str],
     follow_links: bool,
     names_only: bool = False,
+    listed: tuple[str, ...] | None = None,
     collect: Callable[[str], object] = lambda _: None,
 ) -> ChunkScan:
     """The chunks of the array at `path`; empty if its directory is absent.
 
     With `names_only`, without sizes and times, which need a system call each; this is for a destination,
-    whose directories may not be links.
+    whose directories may not be links. `listed` are the names of all files in the array's directory but
+    documents, if it was just listed and has nothing else.
 
     Raises StorageError for any other error: after an incomplete listing, nothing is known about the remaining
     chunks.
     """
-    return _Scan(storage, path, layout, children, follow_links, names_only, ChunkScan(collect)).found
+    found = ChunkScan(collect)
+    if listed is None or layout.root is not None or not _scan_listed(storage, path, layout, listed, found):
+        _Scan(storage, path, layout, children, follow_links, names_only, found)
+    return found
 
 
 class _Names:
@@ -90,7 +95,7 @@ class _Names:
         self.axes = _axes(keys, ndim)
         self._index = lru_cache(_MAX_REMEMBERED)(lambda name: listed_indexes([name], keys, self.objects)[0])
 
-    def indexes(self, names: list[str]) -> list[int]:
+    def indexes(self, names: Sequence[str]) -> list[int]:
         """The linear index of the chunk of each name, or NO_CHUNK."""
         if len(names) > _FEW:
             return listed_indexes(names, self.keys, self.objects)
@@ -98,6 +103,29 @@ class _Names:
 
 
 _names_of: Final = IdentityCache(_Names)
+
+
+def _scan_listed(
+    storage: LocalStorage, path: str, layout: Layout, listed: tuple[str, ...], found: ChunkScan
+) -> bool:
+    """Look at files by their names; False, with nothing found, if this is not possible or one is none now."""
+    names = _names_of(layout)
+    if listed and (names.by_pattern or names.nested):
+        return False
+    directory = storage.path(path)
+    try:
+        every = [os.lstat(f"{directory}{os.sep}{name}") for name in listed]
+    except OSError:
+        return False
+    for facts in every:
+        if not stat.S_ISREG(facts.st_mode):
+            return False
+    for name, index, facts in zip(listed, names.indexes(listed), every, strict=True):
+        if index == NO_CHUNK:
+            found.unclaimed_name(name)
+        else:
+            found.chunks.add(index, facts.st_size, facts.st_mtime_ns)
+    return True
 
 
 class _Scan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.errors import Problem, UsageError
@@ -38,11 +38,8 @@ _ITEM: Final = 64
 """Estimated bytes of an item of variable length."""
 
 
-_grid: Final = lru_cache(maxsize=1024)(Grid)
-"""Grids of layouts, whose lengths are known to be integers; many arrays have the same."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without `__slots__`, for the cached grids.
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """How the values of one array are stored, in Zarr v3 terms.
 
@@ -93,10 +90,10 @@ class Layout:
             opaque=True,
         )
 
-    @property
+    @cached_property
     def grid(self) -> Grid:
         """The grid of inner chunks."""
-        return _grid(self.shape, self.chunk_shape)
+        return Grid(self.shape, self.chunk_shape)
 
     @property
     def object_shape(self) -> tuple[int, ...]:
@@ -111,10 +108,10 @@ class Layout:
         """Bytes of a value; an estimate for variable length."""
         return self.data_type.itemsize or _ITEM
 
-    @property
+    @cached_property
     def objects(self) -> Grid:
         """The grid of stored objects."""
-        return _grid(self.shape, self.object_shape)
+        return Grid(self.shape, self.object_shape)
 
     def prefix(self, path: str) -> str:
         """Key prefix of the objects of the array at `path`: "" or a path with "/" at its end."""
@@ -200,8 +197,10 @@ class ArrayNode:
     extra: JSONObject = field(default_factory=dict)
     """Unknown members of the source's array document, preserved in the result."""
     problems: tuple[Problem, ...] = ()
-    only_documents: bool = False
-    """Whether its directory contains only documents, so that no listing of chunks is needed."""
+    chunk_names: tuple[str, ...] | None = None
+    """Names of all files but documents in its directory, if these are few and there is nothing else: the
+    directory need not be listed again. Only of a local archive.
+    """
     passed: PassedThrough | None = None
     """Of an array that cannot be described, because a part of it is unknown here."""
 

@@ -24,15 +24,15 @@ class IdentityCache(Generic[T]):
     def __init__(self, make: Callable[..., T]) -> None:
         """`make` must depend only on its arguments."""
         self._make = make
-        self._entries: dict[tuple[Any, ...], tuple[tuple[Any, ...], T]] = {}
+        self._entries: dict[object, tuple[tuple[Any, ...], T]] = {}
 
     def __call__(self, *objects: Any) -> T:
         """The result of `make`; exceptions are not cached."""
-        key = tuple(map(id, objects))
+        key = id(objects[0]) if len(objects) == 1 else tuple(map(id, objects))
         entry = self._entries.get(key)
         return self._new(key, objects) if entry is None else entry[1]
 
-    def _new(self, key: tuple[Any, ...], objects: tuple[Any, ...]) -> T:
+    def _new(self, key: object, objects: tuple[Any, ...]) -> T:
         if len(self._entries) >= MAX_ENTRIES:
             self._entries.clear()
         result = self._make(*objects)

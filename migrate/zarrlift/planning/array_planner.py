@@ -15,8 +15,6 @@ from ..archive.chunk_inventory import (
     NOT_LISTED,
     Inventory,
     list_objects,
-    nothing_there,
-    require_countable,
     take_inventory,
     take_settled_inventory,
 )
@@ -134,7 +132,6 @@ class ArrayPlanner:
         self._several = SeveralFrames(self.storage)
         self._equal = IdentityCache(equal_layout)
         self._conversion = IdentityCache(self._new_conversion)
-        self._countable = IdentityCache(require_countable)
         self._strict = IdentityCache(strict_attributes)
 
     def plan(
@@ -190,7 +187,7 @@ class ArrayPlanner:
         work, blocks, notes = self._work(move, inventory, blocks, ratio, conversion)
         problems.extend(notes)
         if blocks is not None:
-            move = replace(move, block_shape=blocks.shape, piece_shape=blocks.piece, run_shape=blocks.run)
+            move = move._replace(block_shape=blocks.shape, piece_shape=blocks.piece, run_shape=blocks.run)
         planned = _planned(node, move, document, inventory, work, problems)
         if ratio is not None and recipe.codecs.mode == "portable" and not changes_payloads(recipe):
             self._note_growth(planned, recipe)
@@ -281,9 +278,6 @@ class ArrayPlanner:
     ) -> Inventory:
         if not self.listing and not (node.number_as_text and recipe.zero_fill is None):
             return NOT_LISTED
-        if node.only_documents:
-            self._countable(source)
-            return nothing_there()
         if self.inventories is not None and (earlier := self.inventories.reuse(node)) is not None:
             return earlier
         return take_settled_inventory(
@@ -292,6 +286,7 @@ class ArrayPlanner:
             source,
             children=children,
             follow_links=self.follow_links,
+            listed=node.chunk_names,
             count=None if self.inventories is None else self.inventories.count,
         )
 

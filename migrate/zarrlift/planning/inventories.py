@@ -153,8 +153,7 @@ def changed_keys(array: ArrayPlan, before: Inventory, now: Inventory, earlier: L
         indexes = layout.objects.indices_of(earlier.objects.coordinates_of(before.indexes))
         inside = indexes >= 0
         outside.add(before.indexes[~inside])
-        before = replace(
-            before,
+        before = before._replace(
             indexes=indexes[inside],
             sizes=None if before.sizes is None else before.sizes[inside],
             versions=None if before.versions is None else before.versions[inside],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSONObject
@@ -89,17 +89,14 @@ def _frames(source: Layout, destination: Layout) -> str:
     return "shards"
 
 
-# Move and ArrayPlan have no `__slots__`: a frozen dataclass with slots is pickled by generated methods, field
-# by field, which takes twice as long for the plans sent to other processes.
-@dataclass(frozen=True, kw_only=True)
-class Move:
+class Move(NamedTuple):
     """Everything needed to move chunks of one array; small and picklable, sent to workers."""
 
     path: str
     source: Layout
     destination: Layout
     route: Route
-    values: ValueOptions = ValueOptions()  # noqa: RUF009 - a tuple
+    values: ValueOptions = ValueOptions()
     block_shape: tuple[int, ...] | None = None
     """If the objects do not correspond to the source's: the unit of work, in whole objects of the
     destination; None if each is made from the source object at the same grid position.

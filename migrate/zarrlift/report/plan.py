@@ -177,7 +177,7 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
     head = f"{name}: {count}, {b.ROUTES.get(name, '')}{safe(reason)}"
     yield b.Section(title=head, heads_text=True, folded=True)
     form = _form(first)
-    forms = set(map(_form, group))
+    forms = set(map(_form, {(id(each.source), id(each.destination)): each for each in group}.values()))
     own = [part for part in _COMMON if name == "pass" or len({getattr(each, part) for each in forms}) > 1]
     layouts = (first.source, first.destination)
     whole_shards = _shards(layouts, lambda shards: str(shards).removeprefix("shards of "))
@@ -224,12 +224,13 @@ def _cost(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
 
 def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
     """Who can read all of the arrays, and who cannot, and why."""
+    counts = Counter(reading for _, reading in readings(group))
     able = set(READERS)
     prevents: dict[str, dict[str, None]] = {}
     lost: Counter[str] = Counter()
-    for _, reading in readings(group):
+    for reading, count in counts.items():
         able.intersection_update(reading.able)
-        lost.update(reading.unable.keys())
+        lost.update(dict.fromkeys(reading.unable, count))
         for reader, features in reading.unable.items():
             prevents.setdefault(reader, {}).update(dict.fromkeys(features))
     yield "read by", ", ".join(reader for reader in READERS if reader in able)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -254,7 +254,7 @@ def second_move(plan: ArrayPlan) -> Move:
     assert plan.between is not None
     source = plan.between.layout
     route = route_between(source, plan.destination, same_place=False, values=plan.move.values)
-    return replace(plan.move, source=source, route=route, source_is_destination=True)
+    return plan.move._replace(source=source, route=route, source_is_destination=True)
 
 
 def sweep_known(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +26,7 @@ from zarrstack.core.errors import StorageError
 def inventory(indexes: list[int], sizes: list[int] | None) -> Inventory:
     """Chunks that are there, with their sizes in bytes if the listing gave any."""
     known = None if sizes is None else np.array(sizes, np.int64)
-    return replace(
-        NOT_LISTED,
+    return NOT_LISTED._replace(
         indexes=np.array(indexes, np.int64),
         sizes=known,
         total_bytes=None if sizes is None else sum(sizes),

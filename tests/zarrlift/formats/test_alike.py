@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.support.documents import v3_array
 from tests.support.v2_trees import GROUP, array, messages, n5, node, read, tree, zarr_v1, zarr_v2, zarr_v3
 
-from zarrlift.archive.chunk_inventory import nothing_there, take_inventory
+from zarrlift.archive.chunk_inventory import Inventory, take_inventory
 from zarrlift.archive.nodes import Archive, ArrayNode
 from zarrlift.core.problems import any_refusal
 from zarrlift.formats.tree import walk
@@ -201,7 +201,7 @@ def seen(reader, storage: LocalStorage) -> Archive | str:
     except ZarrstackError as error:
         return str(error)
     nodes = [
-        replace(each, only_documents=False) if isinstance(each, ArrayNode) else each for each in archive.nodes
+        replace(each, chunk_names=None) if isinstance(each, ArrayNode) else each for each in archive.nodes
     ]
     return replace(archive, nodes=tuple(nodes))
 
@@ -218,7 +218,7 @@ def test_an_archive_is_the_same_whether_its_directories_can_be_listed_at_once_or
 
 
 @given(content=TREES.filter(lambda made: isinstance(made, dict)), reader=st.sampled_from([zarr_v2, n5]))
-def test_no_chunk_is_found_in_a_directory_that_was_called_bare(content, reader):
+def test_chunks_that_the_walk_has_seen_are_those_of_another_listing(content, reader):
     with TemporaryDirectory() as place:
         make(Path(place, "a"), content)
         storage = LocalStorage(Path(place, "a"))
@@ -227,20 +227,49 @@ def test_no_chunk_is_found_in_a_directory_that_was_called_bare(content, reader):
         except ZarrstackError:
             return
         for each in nodes:
-            if isinstance(each, ArrayNode) and each.only_documents and each.layout is not None:
-                listed, empty = take_inventory(storage, each.path, each.layout), nothing_there()
-                assert (listed.fingerprint, listed.unclaimed_count) == (empty.fingerprint, 0)
-                assert np.array_equal(listed.indexes, empty.indexes)
+            if isinstance(each, ArrayNode) and each.chunk_names is not None and each.layout is not None:
+                known = take_inventory(storage, each.path, each.layout, listed=each.chunk_names)
+                assert_same(known, take_inventory(storage, each.path, each.layout))
+
+
+def assert_same(one: Inventory, other: Inventory) -> None:
+    assert (one.fingerprint, one.total_bytes) == (other.fingerprint, other.total_bytes)
+    assert (one.unclaimed, one.unclaimed_count) == (other.unclaimed, other.unclaimed_count)
+    assert (one.no_files, one.bad_links) == (other.no_files, other.bad_links)
+    assert np.array_equal(one.indexes, other.indexes)
+
+
+@pytest.mark.parametrize("now", ["removed", "a directory", "a link"])
+def test_a_directory_that_has_changed_since_the_walk_is_listed_again(now, tmp_path):
+    storage = tree(tmp_path, {"a/.zarray": V2, "a/0": b"x", "a/1": b"x"})
+    array = node(zarr_v2.read(storage), "a")
+    assert sorted(array.chunk_names) == ["0", "1"]
+    chunk = tmp_path / "a" / "1"
+    chunk.unlink()
+    if now == "a directory":
+        chunk.mkdir()
+    elif now == "a link":
+        chunk.symlink_to("gone")
+    found = take_inventory(storage, "a", array.layout, listed=array.chunk_names)
+    assert_same(found, take_inventory(storage, "a", array.layout))
+    assert (len(found.indexes), len(found.no_files), len(found.bad_links)) == (
+        1,
+        now == "a directory",
+        now == "a link",
+    )
 
 
 @pytest.mark.parametrize("document", [{".zarray": V2}, {"zarr.json": V3}, {"attributes.json": N5}])
-def test_an_array_without_chunks_is_called_bare_and_no_other_one(document, tmp_path):
+def test_few_chunks_of_an_array_need_no_other_listing(document, tmp_path):
     reader = {".zarray": zarr_v2, "zarr.json": zarr_v3, "attributes.json": n5}[next(iter(document))]
-    files = {f"{path}/{name}": content for path in "ab" for name, content in document.items()}
-    archive = reader.read(tree(tmp_path, {**files, "b/0": b"x"}))
-    assert [(each.path, each.only_documents) for each in archive.nodes if isinstance(each, ArrayNode)] == [
-        ("a", True),
-        ("b", False),
+    files = {f"{path}/{name}": content for path in "abcd" for name, content in document.items()}
+    archive = reader.read(tree(tmp_path, {**files, "b/0": b"x", "c/0": b"x", "c/notes": b"", "d/0/0": b"x"}))
+    arrays = [each for each in archive.nodes if isinstance(each, ArrayNode)]
+    assert [(each.path, each.chunk_names) for each in arrays] == [
+        ("a", ()),
+        ("b", ("0",)),
+        ("c", None),
+        ("d", None),
     ]
 
 
@@ -263,7 +292,7 @@ def test_of_thousands_of_chunks_next_to_nothing_is_kept(tmp_path):
     found = list_directory(storage, "")
     assert found is not None
     assert found.many
-    assert (len(found.key_samples), found.files, found.directories, found.links) == (1, ["pipe"], [], {})
+    assert (len(found.key_samples()), len(found.chunks), found.files) == (1, 64, ["pipe"])
 
 
 def test_a_node_inside_an_n5_array_that_cannot_be_read_stops_no_other_one(tmp_path):

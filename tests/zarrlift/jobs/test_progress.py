@@ -397,7 +397,7 @@ def test_a_job_notes_its_rate_once_a_minute_if_anything_was_read(monkeypatch) ->
 ARRAY = replace(examples.PLAN.arrays[0], bounds=tuple(range(5)), reads=100, chunks=100, bytes_in=1000)
 GUESSED = replace(ARRAY, bytes_in_known=False)
 UNLISTED = replace(GUESSED, fingerprint=chunk_inventory.UNLISTED)
-STAYS = replace(ARRAY, move=replace(ARRAY.move, route=Route(name="stay", shared=0, reason="")), bounds=())
+STAYS = replace(ARRAY, move=ARRAY.move._replace(route=Route(name="stay", shared=0, reason="")), bounds=())
 
 
 @pytest.mark.parametrize(
@@ -460,7 +460,7 @@ def test_a_display_is_told_totals_that_hold() -> None:
 
 
 def test_tasks_that_still_run_correct_an_estimate_too() -> None:
-    work = WorkTotal(None, [(GUESSED, None), (replace(ARRAY, move=replace(ARRAY.move, path="known")), None)])
+    work = WorkTotal(None, [(GUESSED, None), (replace(ARRAY, move=ARRAY.move._replace(path="known")), None)])
     assert work.present({}) == Waiting(total_bytes=2000)
     half = {GUESSED.path: (50, 10_000), "known": (50, 500)}
     assert work.present(half) == Waiting(chunks=100, bytes=10_500, total_bytes=21_000)

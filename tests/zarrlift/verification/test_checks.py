@@ -128,7 +128,7 @@ def test_what_identical_documents_cost_is_remembered_and_faults_are_not_lost() -
     for _ in range(2):
         assert document_problems(good) == ()
         assert len(document_problems(bad)) == 1
-    other = replace(good, move=replace(good.move, path="b", destination=layout(shape=(9, 9))))
+    other = replace(good, move=good.move._replace(path="b", destination=layout(shape=(9, 9))))
     assert len(document_problems(other)) == 1  # its document still says (7, 5)
 
 

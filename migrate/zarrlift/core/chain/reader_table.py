@@ -147,7 +147,7 @@ def _of_kind(kind: str) -> Mapping[str, Row]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reading:
     """Which readers read an array; a reader is in neither of them if a feature is not in the table."""
 

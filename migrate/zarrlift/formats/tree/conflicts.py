@@ -36,7 +36,7 @@ def nodes_inside(
     for chunks by name are not searched. Local archives only; elsewhere nodes inside an array appear as strays
     when its chunks are listed.
     """
-    if place.only_documents or not isinstance(storage, LocalStorage):
+    if place.chunk_names is not None or not isinstance(storage, LocalStorage):
         return
     try:
         names = storage.directories(place.path) if place.subdirectories is None else place.subdirectories

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from zarrstack.core.errors import Problem, StorageError
@@ -25,9 +26,8 @@ CHUNK: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
 """Names of Zarr v2 chunks and of directories of chunks."""
 _NUMBER: Final = re.compile(r"[0-9]+")
 _DIGITS: Final = frozenset("0123456789")
-_ROW: Final = -1
 _FEW: Final = 64
-"""Maximum number of files named like chunks that are examined; an array may have millions."""
+"""Maximum number of files named like chunks that are kept; an array may have millions."""
 
 
 @dataclass(slots=True)
@@ -40,30 +40,34 @@ class DirectoryListing:
     """Links by name, including links to files and broken ones."""
     files: list[str] = field(default_factory=list)
     """Names of files that are not named like chunks."""
-    chunk: str | None = None
-    """The first name, in sorted order, of a file named like a chunk."""
-    key_samples: dict[int, DirectoryEntry] = field(default_factory=dict)
-    """Entries that show the form of chunk keys: the first name with each number of dots, the first row of
-    chunks.
-    """
+    chunks: list[str] = field(default_factory=list)
+    """Names of files that are named like chunks."""
     many: bool = False
-    """Whether there are more files named like chunks than examined: `chunk`, `files` and `key_samples` are
-    incomplete.
-    """
+    """Whether there are more of them than are kept: `chunks` and `files` are then incomplete."""
 
     def entries(self) -> Iterator[DirectoryEntry]:
         """The content, with only the first of the files named like chunks."""
         yield from (DirectoryEntry(name, is_dir=True) for name in self.directories)
         yield from self.links.values()
         yield from (DirectoryEntry(name, is_dir=False) for name in self.files)
-        if self.chunk is not None:
-            yield DirectoryEntry(self.chunk, is_dir=False)
+        if self.chunks:
+            yield DirectoryEntry(min(self.chunks), is_dir=False)
 
-    def show(self, entry: DirectoryEntry) -> None:
-        """Keep an entry if it is the first of its kind named like a chunk or a row of chunks."""
-        form, kind = (_NUMBER, _ROW) if entry.is_dir else (CHUNK, entry.name.count("."))
-        if kind not in self.key_samples and form.fullmatch(entry.name):
-            self.key_samples[kind] = entry
+    def key_samples(self) -> tuple[DirectoryEntry, ...]:
+        """Entries that show the form of chunk keys: one for each number of dots, and a row of chunks."""
+        _, files = chunk_names(tuple(self.chunks))
+        row = next(filter(_NUMBER.fullmatch, self.directories), None)
+        links = [link for name, link in self.links.items() if CHUNK.fullmatch(name)]
+        if row is None and not links:
+            return files
+        return (*files, *([] if row is None else [DirectoryEntry(row, is_dir=True)]), *links)
+
+
+@lru_cache(maxsize=1024)
+def chunk_names(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[DirectoryEntry, ...]]:
+    """The same names, and one of them for each number of dots; of most arrays, those of many others."""
+    dots = {name.count("."): name for name in names}
+    return names, tuple([DirectoryEntry(name, is_dir=False) for name in dots.values()])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,8 +91,10 @@ class NodeDirectory:
     """For an array: entries that show the form of its chunk keys; None as above."""
     is_array: bool = False
     """Whether it is an array, which the walk did not enter."""
-    only_documents: bool = False
-    """For an array: whether its directory contains only documents."""
+    chunk_names: tuple[str, ...] | None = None
+    """For an array: names like those of chunks, if all others in its directory are those of documents, and
+    all are files; None as above.
+    """
 
     @property
     def refused(self) -> bool:
@@ -102,7 +108,10 @@ class NodeDirectory:
 
     def first(self, names: Sequence[str]) -> str | None:
         """The first of some document names that exists here."""
-        return next((name for name in names if name in self.documents), None)
+        for name in names:  # a generator would take longer than what it goes through
+            if name in self.documents:
+                return name
+        return None
 
     def key_of(self, *names: str) -> str | None:
         """The key of the first of some documents that exists here."""
@@ -119,7 +128,6 @@ class NodeDirectory:
 def list_directory(storage: LocalStorage, path: str) -> DirectoryListing | None:
     """The content of a node's directory; None if it cannot be listed for any reason."""
     listing = DirectoryListing()
-    numbered = 0
     try:
         with storage.scandir(path) as entries:
             for entry in entries:
@@ -128,20 +136,16 @@ def list_directory(storage: LocalStorage, path: str) -> DirectoryListing | None:
                 if listing.many and digit and not entry.is_dir(follow_symlinks=False):
                     continue
                 if entry.is_symlink():
-                    link = DirectoryEntry(name, os.path.isdir(entry.path), os.path.realpath(entry.path))
-                    listing.links[name] = link
-                    listing.show(link)
+                    target = os.path.realpath(entry.path)
+                    listing.links[name] = DirectoryEntry(name, os.path.isdir(entry.path), target)
                 elif entry.is_dir():
                     listing.directories.append(name)
-                    if digit and _ROW not in listing.key_samples:
-                        listing.show(DirectoryEntry(name, is_dir=True))
-                elif digit and CHUNK.fullmatch(name):
-                    numbered += 1
-                    listing.many = numbered > _FEW
-                    listing.chunk = name if listing.chunk is None else min(name, listing.chunk)
-                    listing.show(DirectoryEntry(name, is_dir=False))
-                else:
+                elif not (digit and CHUNK.fullmatch(name)):
                     listing.files.append(name)
+                elif len(listing.chunks) < _FEW:
+                    listing.chunks.append(name)
+                else:
+                    listing.many = True
     except OSError:
         return None
     return listing
@@ -257,7 +261,10 @@ def is_above(target: str, directory: str) -> bool:
 def located(problems: Iterable[Problem], path: str, document: str | None) -> tuple[Problem, ...]:
     """Problems with their node; a refusal without a key gets that of the node's document."""
     return tuple(
-        problem.at(node=path, key=document if problem.severity == "refusal" else None) for problem in problems
+        [
+            problem.at(node=path, key=document if problem.severity == "refusal" else None)
+            for problem in problems
+        ]
     )
 
 

@@ -380,7 +380,7 @@ class ArchiveReader:
             layout=None if any_refusal(all_problems) else layout,
             documents=self._sources(place),
             problems=all_problems,
-            only_documents=place.only_documents,
+            chunk_names=place.chunk_names,
             **facts,
         )
 

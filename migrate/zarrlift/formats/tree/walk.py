@@ -26,6 +26,7 @@ from .directory import (
     DirectoryListing,
     NodeDirectory,
     broken_link,
+    chunk_names,
     is_above,
     link_outside,
     link_to_parent,
@@ -129,13 +130,13 @@ def _keep(place: _Visited, documents: Sequence[str]) -> None:
     listing, place.listing = place.listing, None
     if listing is None:
         return
-    place.only_documents = not (listing.directories or listing.links or listing.chunk) and all(
-        name in documents for name in listing.files
-    )
     if len(listing.directories) <= _MAX_KEPT:
         place.subdirectories = tuple(listing.directories)
-    if not listing.many:
-        place.key_samples = tuple(listing.key_samples.values())
+    if listing.many:
+        return
+    place.key_samples = listing.key_samples()
+    if not (listing.directories or listing.links) and all(name in documents for name in listing.files):
+        place.chunk_names, _ = chunk_names(tuple(listing.chunks))
 
 
 def chunk_root(path: str, directories: dict[str, NodeDirectory], *, is_key: Callable[[str], bool]) -> str:

@@ -135,7 +135,7 @@ def updating(
     whole = Whole(new.chunks, new.bytes_in if new.bytes_in_known else None, new.objects_out)
     changed = replace(
         new,
-        move=replace(new.move, replaces=True),
+        move=new.move._replace(replaces=True),
         changes=Changes.of(objects, shape_before, outside, whole),
     )
     sources = sources_moved(changed, now.indexes)
