@@ -6,7 +6,6 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +190,7 @@ def test_a_chunk_that_the_migration_did_not_see_is_found(tmp_path, monkeypatch) 
         assert whole.sizes is not None
         assert whole.versions is not None
         columns = {"indexes": whole.indexes, "sizes": whole.sizes, "versions": whole.versions}
-        return replace(whole, **{name: column[kept] for name, column in columns.items()})
+        return whole._replace(**{name: column[kept] for name, column in columns.items()})
 
     monkeypatch.setattr(array_planner, "take_settled_inventory", miss_one)
     outcome = migrate(old, tmp_path / "new", CASES[SHARDED][1])

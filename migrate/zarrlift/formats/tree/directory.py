@@ -1,8 +1,8 @@
 """A directory of an archive, before its documents are parsed: its content, and problems of names and links.
 
 A local directory is listed once for several purposes: the walk needs documents and directories, separator
-detection the names of chunks, the search for nodes inside arrays the directories, and the plan whether there
-is any chunk at all.
+detection the names of chunks, the search for nodes inside arrays the directories, and the plan the names of
+a few chunks, after which it need not list them.
 """
 
 from __future__ import annotations
