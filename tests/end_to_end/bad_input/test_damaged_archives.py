@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +246,6 @@ def test_a_plan_does_not_refuse_what_a_store_serves_with_another_size(tmp_path: 
     assert layout is not None
     listing = take_inventory(storage, "", layout)
     assert listing.sizes is not None
-    compressed = replace(listing, sizes=listing.sizes // 2)
+    compressed = listing._replace(sizes=listing.sizes // 2)
     assert exact_size(layout) == 16
     assert damage_problem("", storage, layout, compressed, 16) is None

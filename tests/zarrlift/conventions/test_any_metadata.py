@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,15 +102,7 @@ def test_any_attributes_of_an_array_are_answered(attributes: dict[str, Any], nam
     fill: Any = "" if name == "string" else fill_to_json(np.zeros((), data_type.numpy)[()], data_type)
     layout = template.layout
     assert layout is not None
-    changed = type(layout)(
-        **{
-            field: getattr(layout, field)
-            for field in layout.__slots__
-            if field not in ("data_type", "fill_value")
-        },
-        data_type=data_type,
-        fill_value=fill,
-    )
+    changed = replace(layout, data_type=data_type, fill_value=fill)
     node = ArrayNode(path="a", attributes=attributes, layout=changed, fill_is_null=null)
     found = applied(archive({}, node), "xarray")
     change = found.change("a")
