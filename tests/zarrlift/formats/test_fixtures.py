@@ -1,7 +1,7 @@
 """Archives by old writers are described as their writer saw them, or refused for a reason that stands here.
 
-Their chunks decode to what it read, damaged ones to that or to nothing. How they are described is kept in
-described.txt beside this file, and what is said of damaged ones in damaged.txt. tests/end_to_end migrates them.
+Their chunks decode to what it read, damaged ones to that or to nothing. How they are described is kept
+in described.txt, and what is said of damaged ones in damaged.txt. tests/end_to_end migrates them.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ DESCRIBED = Path(__file__).with_name("described.txt")
 
 @pytest.mark.golden
 def test_what_old_writers_wrote_is_described_as_kept():
-    """Each codec, data type with its fill value, and problem of a format, once for all arrays that have it."""
+    """Each codec, data type with fill value, and problem of a format, once for all its arrays."""
     lines = set()
     for reads, read in READS.items():
         form = reads.partition(",")[0]
