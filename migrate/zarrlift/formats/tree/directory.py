@@ -65,8 +65,8 @@ class DirectoryListing:
 
 @lru_cache(maxsize=1024)
 def chunk_names(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[DirectoryEntry, ...]]:
-    """The same names, and one of them for each number of dots; of most arrays, those of many others."""
-    dots = {name.count("."): name for name in names}
+    """The same names, and the first of them with each number of dots; of most arrays, those of many others."""
+    dots = {name.count("."): name for name in sorted(names, reverse=True)}
     return names, tuple([DirectoryEntry(name, is_dir=False) for name in dots.values()])
 
 
