@@ -65,7 +65,7 @@ class DirectoryListing:
 
 @lru_cache(maxsize=1024)
 def chunk_names(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[DirectoryEntry, ...]]:
-    """The same names, and the first of them with each number of dots; of most arrays, those of many others."""
+    """The same names, and the first of them with each number of dots; many arrays have the same."""
     dots = {name.count("."): name for name in sorted(names, reverse=True)}
     return names, tuple([DirectoryEntry(name, is_dir=False) for name in dots.values()])
 
