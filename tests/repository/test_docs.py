@@ -49,15 +49,15 @@ SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\. \.venv/bin/activate$|^\.c
 """Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
 CHANGE = re.compile(r"^cd ([\w./-]+)$", re.MULTILINE)
 IN_A_CLONE = "In a clone of the repository"
-AMOUNT = rf"\d[\d.]* (?:B|{'|'.join(UNITS)})"
+AMOUNT = rf"\d[\d.]*\s+(?:B|{'|'.join(UNITS)})"
 VARIES = (
     (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b"), "WHEN"),
-    (re.compile(r"(?<![\w.])\d[\d.]* (?:ms|s|min(?: \d+ s)?)\b"), "TIME"),
+    (re.compile(r"(?<![\w.])\d[\d.]*\s+(?:ms|s|min(?:\s+\d+\s+s)?)\b"), "TIME"),
     # A run of less than 10 ms states no rate.
-    (re.compile(rf"(?<=TIME) \({AMOUNT}/s\)"), ""),
-    (re.compile(rf"(?<![\w.]){AMOUNT} free"), "SPACE free"),
+    (re.compile(rf"(?<=TIME)\s+\({AMOUNT}/s\)"), ""),
+    (re.compile(rf"(?<![\w.]){AMOUNT}\s+free"), "SPACE free"),
 )
-"""What a page shows of one run, and another run prints differently."""
+"""What a page shows of one run, and another run prints differently, perhaps on two lines."""
 VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)|\b(?:environ|getenv)\b\W*?(?:get)?\W*[\"'](\w+)")
 SET_ELSEWHERE = re.compile(r"HOME|PATH|PWD|TMPDIR|(SLURM|AWS|AZURE|GOOGLE)_\w+")
 """Environment variables that shells, schedulers and clouds set."""
@@ -176,7 +176,8 @@ def updated(expected: str, found: str) -> str:
     i = j = 0
     while i < len(old) or j < len(new):
         if i < len(old) and j < len(new) and same[i][j] and common[i][j] == common[i + 1][j + 1] + 1:
-            lines += [*_between(*gap, lines), old[i]]
+            is_kept = "..." in old[i] or masked(old[i]) == masked(new[j])  # else, columns have moved
+            lines += [*_between(*gap, lines), old[i] if is_kept else new[j]]
             gap = ([], [])
             i, j = i + 1, j + 1
         elif j == len(new) or (i < len(old) and common[i + 1][j] >= common[i][j + 1]):
@@ -198,6 +199,8 @@ def _between(old: list[str], new: list[str], above: list[str]) -> list[str]:
     if "..." not in old:
         return new
     before, after = old.index("..."), old[::-1].index("...")
+    while not masked("\n".join(new)).startswith(masked("\n".join(new[:before]))):
+        before += 1  # what varies is not cut
     shown = [*new[:before], "...", *new[len(new) - after :]]
     return shown if before + after <= len(new) else new
 
@@ -376,6 +379,8 @@ def test_what_a_page_shows_is_written_up_to_the_first_failure(
         ("a 1.5 s\nb\nc\n", "a 2.5 s\nd\nc\n", "a 1.5 s\nd\nc\n"),
         ("a\n...\nb\nc\n", "b\nc\nd\n", "b\nc\nd\n"),
         ("a ...\nb\n\n", "a and so on\nc\n", "a ...\nc\n\n"),
+        ("a b\n1 c\n", "a  b\n10 c\n", "a  b\n10 c\n"),
+        ("a 1 s (1 B/s)\n...\n", "b 1 s (1\n  B/s)\nc\n", "b 1 s (1\n  B/s)\n...\n"),
         ("a ...\nb\nc\n", "a 1\nd\ne\nb\nf\n", "a ...\nb\nf\n"),
     ],
 )
