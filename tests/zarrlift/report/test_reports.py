@@ -205,7 +205,7 @@ def test_an_undone_job_is_not_said_to_be_there():
 def test_a_verification_counts_one_group_in_the_singular():
     root = examples.replace(examples.EQUAL, groups=1, arrays=1, chunks=1)
     text = " ".join(" ".join(printed(report_outcome.verification_blocks(root), Page(width=120))).split())
-    assert "1 array, 1 group, 1 chunk, 4.70 MB of values (3.2 % of the stored values)." in text
+    assert "1 array, 1 group, 1 chunk, " in text
 
 
 def test_a_hostile_name_cannot_steer_the_terminal():
