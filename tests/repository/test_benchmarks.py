@@ -78,6 +78,7 @@ def test_a_small_run_checks_and_measures_what_it_was_asked_for(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("words", [("copy",), ("--small",), ("updates", "copy")])
 def test_only_whole_and_full_tables_are_written(words: tuple[str, ...]) -> None:
     done = run("--write", *words)
@@ -93,7 +94,7 @@ def test_a_workload_that_is_none_is_told(scripts: Scripts) -> None:
     assert [name for name in everything if name not in done.stderr] == []
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("change", ["", "value", "shape", "dtype", "negative zero"])
 def test_a_contender_that_writes_other_values_ends_the_run(
     scripts: Scripts, tmp_path: Path, change: str

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.support.damaged_archives import (
     GOOD,
@@ -220,23 +219,6 @@ def test_a_view_names_it_and_so_does_a_comparison(two_arrays: Path, tmp_path: Pa
         zarrlift.open(two_arrays)["bad"][:]
     report = zarrlift.verify(two_arrays, tmp_path / "out.zarr", full=True)
     assert any("Git LFS pointer" in problem.message for problem in report.problems)
-
-
-def test_blocks_that_stay_where_they_lie(tmp_path: Path) -> None:
-    place = copied(archive("n5/java-3.5.1/root").path, tmp_path / "root.n5")
-    block = next(file for file in sorted(place.rglob("0")) if file.is_file())
-    block.write_bytes(LFS)
-    outcome = zarrlift.migrate(place, in_place=True)
-    assert any("Git LFS pointer" in problem.message for problem in outcome.problems)
-
-
-def test_a_resumed_job_ends_once_the_file_is_fetched(two_arrays: Path, tmp_path: Path) -> None:
-    (two_arrays / "bad/0").write_bytes(LFS)
-    destination = tmp_path / "out.zarr"
-    assert not zarrlift.migrate(two_arrays, destination).ok
-    (two_arrays / "bad/0").write_bytes(GOOD.tobytes())
-    assert zarrlift.resume(destination).ok
-    assert np.array_equal(read(destination / "bad"), GOOD)
 
 
 @pytest.mark.parametrize(

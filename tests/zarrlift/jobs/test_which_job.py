@@ -62,11 +62,6 @@ def test_the_source_of_a_copy_elsewhere_leads_to_no_job(
     assert zarrlift.status("results/out.zarr").state == "done"
 
 
-def test_source_and_result_may_be_named_in_either_order(source: Path, tmp_path: Path) -> None:
-    assert zarrlift.migrate(source, tmp_path / "out.zarr").ok
-    assert zarrlift.verify(tmp_path / "out.zarr", source, full=True).ok
-
-
 class Told:
     """Progress that is only written down."""
 

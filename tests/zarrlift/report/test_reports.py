@@ -20,7 +20,6 @@ from zarrlift.report import outcome as report_outcome
 from zarrlift.report import plan as report_plan
 from zarrlift.report import status as report_status
 from zarrlift.report import text
-from zarrlift.report.archive import problem_counts
 from zarrlift.report.blocks import Problems
 from zarrlift.report.text import Page
 from zarrlift.report.text import lines as printed
@@ -113,14 +112,6 @@ def test_all_shows_every_array_and_every_place():
     assert "--all shows" not in text
 
 
-def test_all_shows_every_array_in_a_row_of_its_own():
-    text = "\n".join(printed(report_status.blocks(examples.MANY_ARRAYS), Page(width=100, everything=True)))
-    assert all(
-        re.search(rf"^  /t/{number} +(done|pending) +relink +[012]/2 ", text, re.MULTILINE)
-        for number in range(40)
-    )
-
-
 def test_arrays_that_share_codecs_are_named_and_all_of_them_on_request():
     plain = [examples.ArrayNode(path=name, layout=examples.layout(tail=())) for name in "bcdefghijklm"]
     others = [examples.ArrayNode(path=name, layout=examples.layout()) for name in ("u0", "u1", "u2", "v")]
@@ -200,12 +191,6 @@ def test_an_undone_job_is_not_said_to_be_there():
     status = replace(examples.STATUS, state="undone")
     *_, last = printed(report_status.blocks(status), Page(width=120))
     assert last == "Everything the job wrote was removed."
-
-
-def test_a_verification_counts_one_group_in_the_singular():
-    root = examples.replace(examples.EQUAL, groups=1, arrays=1, chunks=1)
-    text = " ".join(" ".join(printed(report_outcome.verification_blocks(root), Page(width=120))).split())
-    assert "1 array, 1 group, 1 chunk, " in text
 
 
 def test_a_hostile_name_cannot_steer_the_terminal():
@@ -324,13 +309,6 @@ def test_refusals_come_first_then_warnings_then_notes():
     severities = ("note", "warning", "refusal")
     problems = [Problem(kind="x", message="m", severity=severity) for severity in severities]
     assert [line.split(":")[0].strip() for line in lines(problems, PAGE)] == ["refusal", "warning", "note"]
-
-
-def test_summary_counts_by_severity():
-    assert problem_counts([]) == ""
-    severities = ("refusal", "refusal", "note")
-    problems = [Problem(kind="x", message="m", severity=severity) for severity in severities]
-    assert problem_counts(problems) == "2 refusals, 1 note"
 
 
 def test_a_problem_cannot_steer_the_terminal():

@@ -169,15 +169,6 @@ def test_a_zip_file_is_no_destination(archive, tmp_path: Path) -> None:
     assert not (tmp_path / "out.zip.zarrlift.db").exists()
 
 
-def test_what_a_job_wrote_and_somebody_deleted_is_missed(archive, tmp_path: Path) -> None:
-    zarrlift.migrate(archive, tmp_path / "out.zarr")
-    shutil.rmtree(tmp_path / "out.zarr")
-    for again in (zarrlift.resume, lambda place: zarrlift.migrate(archive, place)):
-        with pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="what this job wrote is gone"):
-            again(tmp_path / "out.zarr")
-    assert zarrlift.migrate(archive, tmp_path / "out.zarr", overwrite=True).state == "done"
-
-
 def test_a_new_store_in_memory_is_never_taken_for_an_old_one(archive, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(4):

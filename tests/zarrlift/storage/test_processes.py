@@ -53,9 +53,8 @@ def test_processes_and_any_executor_give_the_same_result(archive, tmp_path: Path
     outcome = zarrlift.migrate(archive, tmp_path / "processes.zarr", executor="processes", workers=2)
     assert outcome.ok, outcome.problems
     assert files(tmp_path / "processes.zarr") == wanted
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
-        start = zipped(tmp_path / "a.zip", archive)
-        outcome = zarrlift.migrate(start, tmp_path / "executor.zarr", executor=executor)
+    start = zipped(tmp_path / "a.zip", archive)
+    outcome = zarrlift.migrate(start, tmp_path / "executor.zarr", executor=Cluster())
     assert outcome.ok, outcome.problems
     assert files(tmp_path / "executor.zarr") == wanted
     assert multiprocessing.active_children() == []

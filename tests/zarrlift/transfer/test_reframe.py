@@ -172,18 +172,6 @@ def test_short_blocks_of_n5_are_filled_up_on_the_way_into_a_shard(tmp_path) -> N
     assert zarrlift.verify(N5, tmp_path / "new", full=True).ok
 
 
-def test_workers_and_processes_give_the_same_bytes(numbers, tmp_path) -> None:
-    ways = {
-        "one": {"workers": 1},
-        "three": {"workers": 3},
-        "processes": {"workers": 2, "executor": "processes"},
-    }
-    for name, options in ways.items():
-        outcome = zarrlift.migrate(numbers, tmp_path / name, recipe=wish(shards="2x"), **options)
-        assert outcome.ok, outcome.problems
-    assert tree(tmp_path / "one") == tree(tmp_path / "three") == tree(tmp_path / "processes")
-
-
 def test_hard_links_are_for_chunks_that_stay_files(numbers, tmp_path) -> None:
     """A shard is a new file; what lies in it shares nothing with the source."""
     before = tree(numbers)

@@ -231,14 +231,6 @@ def test_empty_chunks_are_judged_by_their_own_values(tmp_path) -> None:
     assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
 
 
-def test_values_are_cast_on_the_way(numbers, tmp_path) -> None:
-    recipe = wish(chunks="5,5,5", dtype="float64", shards="2x")
-    assert zarrlift.migrate(numbers, tmp_path / "new", recipe=recipe).ok
-    found = zarr.open_array(tmp_path / "new/a", mode="r")
-    assert found.dtype == np.float64
-    assert np.array_equal(found[...], zarr.open_array(numbers / "a", mode="r")[...])
-
-
 def test_a_value_that_cannot_be_cast_is_named_by_the_chunk_it_stands_in(numbers, tmp_path) -> None:
     outcome = zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(chunks="-1,-1,-1", dtype="uint8"))
     kinds = {problem.kind for problem in outcome.problems}

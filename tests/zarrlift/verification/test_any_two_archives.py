@@ -93,24 +93,6 @@ def test_the_same_data_in_two_formats(full: bool, values: np.ndarray, tmp_path: 
     assert (report.arrays, report.groups) == (1, 1)
 
 
-def test_an_archive_equals_its_migration_in_either_order(tmp_path: Path) -> None:
-    group = zarr.create_group(tmp_path / "a", zarr_format=2, attributes={"title": "a test"})
-    array = group.create_array(
-        "g/x", shape=(7, 5), chunks=(3, 2), dtype=">f4", fill_value=1.5, compressors=None,
-        attributes={"_ARRAY_DIMENSIONS": ["y", "x"], "units": "m", "range": [0, {"top": float("nan")}]},
-    )  # fmt: skip
-    array[:] = np.arange(35, dtype="f4").reshape(7, 5)
-    group.create_array("text", data=np.array(["a", "bc", "def"]), chunks=2)
-    zarr.consolidate_metadata(tmp_path / "a", zarr_format=2)
-    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="4,4", codecs="zstd:1", endian="little"))
-    assert zarrlift.migrate(tmp_path / "a", tmp_path / "b", recipe=recipe).ok
-    assert zarrlift.verify(tmp_path / "b", tmp_path / "a", full=True).ok
-    zarr.open_array(tmp_path / "b/g/x")[4, 3] = 99
-    (problem,) = zarrlift.verify(tmp_path / "b", tmp_path / "a", full=True).problems
-    assert "at [4, 3]" in problem.message
-    assert (problem.found, problem.expected) == ("23.0", "99.0")
-
-
 def test_archives_in_zip_files_and_in_memory(values: np.ndarray, tmp_path: Path) -> None:
     packed = shutil.make_archive(str(tmp_path / "a.zarr"), "zip", v2(tmp_path / "a", values))
     store = zarr.storage.MemoryStore()

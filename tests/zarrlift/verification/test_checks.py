@@ -41,7 +41,6 @@ from zarrlift.verification import elsewhere
 from zarrlift.verification.before_publishing import compare_sample
 from zarrlift.verification.documents import document_problems
 from zarrlift.verification.sampling import MAX_INNER_CHUNKS, Sampler, a_missing_chunk, first_samples
-from zarrstack.core.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.errors import ChunkError
 
 BYTES = CodecSpec("bytes", {"endian": "little"})
@@ -181,14 +180,6 @@ def test_a_job_samples_every_kind_of_array_and_stays_bounded() -> None:
 
 
 # ----- chunks
-
-
-@pytest.mark.parametrize("codecs", [(BYTES,), (BYTES, ZSTD), (TRANSPOSE, BYTES)], ids=str)
-def test_equal_chunks_have_no_problem(tmp_path: Path, codecs: tuple) -> None:
-    source, target = layout(*codecs), layout(BYTES, ZSTD, keys=KeyEncoding("default", "/"))
-    old = write(tmp_path / "old", source, VALUES, leave_out=(4,))
-    new = write(tmp_path / "new", target, VALUES, leave_out=(4,))
-    assert compare_sample(plan(source, target), old, new, tuple(range(9))) == ()
 
 
 def damage(storage: LocalStorage, key: str, how: str) -> None:

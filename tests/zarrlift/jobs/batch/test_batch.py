@@ -355,11 +355,12 @@ def test_an_update_follows_what_has_changed(old: Path) -> None:
 
 
 def test_a_line_says_how_much_of_a_running_batch_is_done(old: Path) -> None:
+    keep(old, "a/v1.zarr", "a/v2.zarr", NOTHING)
     outcome = zarrlift.batch("old", to=TO).outcome
-    rows = [replace(row, state="pending") for row in outcome.rows[:4]]
-    line = progress_line(replace(outcome, running=True, rows=(*rows, *outcome.rows[4:])))
-    assert line.startswith("2 done, 4 pending, 1 refused")
-    assert "(42 %)" in line or "(43 %)" in line
+    first, *others = outcome.rows
+    line = progress_line(replace(outcome, running=True, rows=(replace(first, state="pending"), *others)))
+    assert line.startswith("1 done, 1 pending, 1 refused")
+    assert re.search(r"\(\d\d %\)", line)
 
 
 def test_a_batch_that_a_process_runs_is_running(old: Path) -> None:
@@ -661,11 +662,12 @@ def stop_after(event: Event) -> None:
 
 
 def test_an_interrupted_batch_can_be_resumed(old: Path) -> None:
+    keep(old, "a/v1.zarr", "a/v2.zarr", "b/n5.n5", BROKEN, NOTHING)
     with pytest.raises(Interrupted) as raised:
         zarrlift.batch("old", to="v3/{relative}.zarr", workers=2, progress=stop_after)
     made = zarrlift.Batch(raised.value.job)
-    assert 0 < made.status().counts["pending"] < 7
+    assert 0 < made.status().counts["pending"] < 5
     made.resume()
-    assert made.outcome.counts == {"done": 5, "failed": 1, "refused": 1}
+    assert made.outcome.counts == {"done": 3, "failed": 1, "refused": 1}
     zarrlift.batch("old", to="calm/{relative}.zarr")
     assert results(Path("v3")) == results(Path("calm"))
