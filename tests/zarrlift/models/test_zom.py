@@ -346,10 +346,6 @@ def zep(tmp_path_factory):
     return folder
 
 
-def test_the_page_has_all_models_and_schemas():
-    assert len(BLOCKS) == 6
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_of_the_zep_is_read_made_and_read_by_zarr(name, zep, tmp_path):
     shown = models.show(zep / name)
