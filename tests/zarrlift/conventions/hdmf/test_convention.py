@@ -8,6 +8,8 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +37,9 @@ from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.verification.conventions import hdmf
 from zarrlift.verification.zarr_python_reader import read_node
 
-COMPARED = [("0.13", "builders"), ("0.13", "session"), ("0.13", "linked")]
-"""What hdmf-zarr 0.13 and 0.14 wrote of the same content."""
+COMPARED = {file: name for name in ("builders", "session", "linked") for file in files("0.13", name)}
+"""What hdmf-zarr 0.13 and 0.14 wrote of the same content: the fixture of each file."""
+Pair = Callable[[str], tuple[Path, Path]]
 
 
 def recipe(**options: Any) -> Recipe:
@@ -62,27 +65,22 @@ def said(source: Path, **options: Any) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
-    """Migrated files of 0.13, and the same content by 0.14."""
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """A file of 0.13, migrated when it is first asked for, and the same content by 0.14."""
     place = tmp_path_factory.mktemp("hdmf")
-    result = {}
-    for version, name in COMPARED:
-        for file in files(version, name):
-            migrated = place / "migrated" / file
-            assert zarrlift.migrate(fixture(version, name) / file, migrated).ok
-            result[file] = migrated, fixture("0.14", name) / file
-    return result
 
+    @cache
+    def made(file: str) -> tuple[Path, Path]:
+        assert zarrlift.migrate(fixture("0.13", COMPARED[file]) / file, place / file).ok
+        return place / file, fixture("0.14", COMPARED[file]) / file
 
-NAMES = [file for version, name in COMPARED for file in files(version, name)]
+    return made
 
 
 @pytest.mark.slow(one_in=5)
-@pytest.mark.parametrize("file", NAMES)
-def test_every_node_has_the_attributes_that_0_14_gives_it(
-    file: str, pairs: dict[str, tuple[Path, Path]]
-) -> None:
-    ours, theirs = map(documents, pairs[file])
+@pytest.mark.parametrize("file", COMPARED)
+def test_every_node_has_the_attributes_that_0_14_gives_it(file: str, pair: Pair) -> None:
+    ours, theirs = map(documents, pair(file))
     assert ours.keys() == theirs.keys()
     for path, document in ours.items():
         mine, wanted = document["attributes"], dict(theirs[path].get("attributes", {}))
@@ -92,11 +90,9 @@ def test_every_node_has_the_attributes_that_0_14_gives_it(
 
 
 @pytest.mark.slow(one_in=2)
-@pytest.mark.parametrize("file", NAMES)
-def test_every_array_has_the_shape_and_type_that_0_14_gives_it(
-    file: str, pairs: dict[str, tuple[Path, Path]]
-) -> None:
-    ours, theirs = pairs[file]
+@pytest.mark.parametrize("file", COMPARED)
+def test_every_array_has_the_shape_and_type_that_0_14_gives_it(file: str, pair: Pair) -> None:
+    ours, theirs = pair(file)
     for path, document in documents(theirs).items():
         if document["node_type"] == "array":
             found, wanted = values(ours / path), values(theirs / path)
@@ -121,25 +117,29 @@ def values(place: Path) -> np.ndarray:
     )
 
 
-def test_dimension_names_are_there_for_other_readers_too(pairs: dict[str, tuple[Path, Path]]) -> None:
-    found = json.loads((pairs["session.nwb.zarr"][0] / "acquisition/raw/data/zarr.json").read_bytes())
-    assert (
-        found["dimension_names"] == found["attributes"]["_ARRAY_DIMENSIONS"] == ["num_times", "num_channels"]
-    )
+SESSION = "session.nwb.zarr"
 
 
-def test_the_result_is_consolidated_as_the_source_is(tmp_path: Path) -> None:
-    source = fixture("0.13", "session") / "session.nwb.zarr"
-    assert (source / ".zmetadata").exists()
-    assert zarrlift.migrate(source, tmp_path / "result.zarr").ok
-    document = json.loads((tmp_path / "result.zarr" / "zarr.json").read_bytes())
+def test_dimension_names_are_there_for_other_readers_too(pair: Pair) -> None:
+    found = json.loads((pair(SESSION)[0] / "acquisition/raw/data/zarr.json").read_bytes())
+    names = ["num_times", "num_channels"]
+    assert found["dimension_names"] == found["attributes"]["_ARRAY_DIMENSIONS"] == names
+
+
+def test_the_result_is_consolidated_as_the_source_is(pair: Pair) -> None:
+    assert (fixture("0.13", "session") / SESSION / ".zmetadata").exists()
+    document = json.loads((pair(SESSION)[0] / "zarr.json").read_bytes())
     entries = document["consolidated_metadata"]["metadata"]
     assert entries["acquisition/second"]["attributes"]["_LINKS"][0]["path"] == "/acquisition/first/data"
 
 
-def test_numbers_and_text_move_as_they_lie(tmp_path: Path) -> None:
-    source = fixture("0.13", "session") / "session.nwb.zarr"
-    routes = {array.path: array.route.name for array in planned(source).arrays}
+def test_numbers_and_text_move_as_they_lie_and_the_plan_says_what_was_seen() -> None:
+    source = fixture("0.13", "session") / SESSION
+    plan = planned(source)
+    (seen,) = plan.conventions
+    assert (seen.name, seen.summary) == ("hdmf", "NWB file: 122 datasets, 11 links, 32 references")
+    assert zarrlift.inspect(source).conventions[0].name == "hdmf"
+    routes = {array.path: array.route.name for array in plan.arrays}
     rewritten = {path for path, route in routes.items() if route != "relink"}
     assert routes["acquisition/raw/data"] == "relink"
     assert routes["session_description"] == "relink"
@@ -151,14 +151,6 @@ def test_numbers_and_text_move_as_they_lie(tmp_path: Path) -> None:
             "electrodes/electrode", "responses/response", "stimuli/stimulus")),
         "intervals/trials/timeseries",
     }  # fmt: skip
-
-
-def test_the_plan_says_what_was_seen(tmp_path: Path) -> None:
-    source = fixture("0.13", "session") / "session.nwb.zarr"
-    (seen,) = planned(source).conventions
-    assert (seen.name, seen.summary) == ("hdmf", "NWB file: 122 datasets, 11 links, 32 references")
-    (seen,) = zarrlift.inspect(source).conventions
-    assert seen.name == "hdmf"
 
 
 def test_an_archive_without_a_word_of_hdmf_zarr_is_left_alone(tmp_path: Path) -> None:
@@ -178,13 +170,10 @@ TAMPERED: dict[str, tuple[str, Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+@pytest.fixture
+def migrated(pair: Pair) -> tuple[Path, Path]:
     """A file with everything, and its result."""
-    place = tmp_path_factory.mktemp("migrated")
-    source = fixture("0.13", "builders") / "builders.zarr"
-    assert zarrlift.migrate(source, place / "result.zarr").ok
-    return source, place / "result.zarr"
+    return fixture("0.13", "builders") / "builders.zarr", pair("builders.zarr")[0]
 
 
 def witnessed(source: Path, result: Path, path: str) -> list[str]:

@@ -37,10 +37,9 @@ WATCHED = (
 import zarrlift
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 for source, result, log in json.load(sys.stdin):
-    words = []
+    words, archive = [], zarrlift.inspect(source)
     for conventions in ("auto", "none"):
         recipe = Recipe(base=ArrayRecipe(conventions=conventions, objects="json"))
-        archive = zarrlift.inspect(source)
         outcome = zarrlift.migrate(source, f"{result}-{conventions}", recipe=recipe)
         words.append([str(problem) for problem in (*archive.all_problems(), *outcome.problems)])
         if os.path.isdir(f"{result}-{conventions}"):

@@ -74,6 +74,12 @@ async def test_each_later_process_stays_within_the_same_budget(open_cache, tmp_p
         store.close()
 
 
+async def test_processes_at_the_same_time_share_one_budget(open_cache, tmp_path) -> None:
+    first, second = open_cache(), open_cache()
+    await asyncio.gather(fill(first), fill(second))
+    assert size(tmp_path / "tier") == first.figures().disk_bytes == second.figures().disk_bytes <= BUDGET
+
+
 async def test_small_values_are_written_at_once_and_evictions_by_another_thread(
     open_cache, monkeypatch
 ) -> None:

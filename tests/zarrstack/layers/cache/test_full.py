@@ -96,6 +96,26 @@ def test_values_that_are_no_longer_valid_make_room(change) -> None:
     assert asyncio.run(body()) == []
 
 
+def test_a_record_in_a_folder_that_is_no_longer_valid_makes_room_when_it_is_read(tmp_path) -> None:
+    below = Counted({key: buffer(bytes(9000)) for key in KEYS})
+    store = Cache(below, memory_bytes=0, disk=tmp_path, source="x", disk_bytes=500_000, when_full="keep")
+    epochs(store, 1)
+
+    async def body():
+        held = [key for key in KEYS if store._state.tier.read(key, None, None) is not None]
+        for key in held:
+            await store.set(key, buffer(bytes(9000)))
+            await read(store, key)
+        misses = store.figures().misses
+        for key in held:
+            await read(store, key)
+        assert store.figures().misses == misses
+        assert store.figures().disk_bytes <= 500_000
+        assert len(held) > 40
+
+    asyncio.run(body())
+
+
 def test_threads_that_fill_a_cache_stay_within_its_budget() -> None:
     below = filled()
     store = Cache(below, memory_bytes=20_000, when_full="keep")
