@@ -160,6 +160,14 @@ def test_byte_ranges_are_those_of_the_whole_object(path: str, part: object) -> N
         assert view.get_sync(key, byte_range=part).to_bytes() == cut
 
 
+def test_names_below_a_path() -> None:
+    view = view_of(open_storage(OCEAN))
+    assert {"zarr.json", "sst", "lat"} <= set(collected(view.list_dir("")))
+    assert {"zarr.json", "c"} == set(collected(view.list_dir("sst")))
+    chunks = {key.split("/")[2] for key in collected(view.list_prefix("sst/c/"))}
+    assert set(collected(view.list_dir("sst/c"))) == chunks
+
+
 def test_nothing_can_be_written() -> None:
     group = zarrlift.open(OCEAN)
     assert group.read_only
