@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.support.chances import json_values
 from tests.support.documents import layout
 from tests.zarrlift.conventions.trees import applied, archive, array
 from xarray.backends.zarr import FillValueCoder
@@ -26,16 +27,11 @@ from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.verification.documents import lost_values
 from zarrstack.core.json_text import canonical
 
-WORDS = st.sampled_from(["0", "1", "x", "y", "0.4", "0.3", "", "..", "../im/0", "labels", "é", "scale"])
-INNER_CHUNKS = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(allow_nan=True), WORDS)
-KEYS = st.sampled_from(
+WORDS = ("0", "1", "x", "y", "0.4", "0.3", "", "..", "../im/0", "labels", "é", "scale")
+KEYS = (
     "version axes name datasets path coordinateTransformations type scale wells images rowIndex ome".split()
 )
-JSON = st.recursive(
-    INNER_CHUNKS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
-    max_leaves=12,
-)
+JSON = json_values(WORDS, keys=KEYS, leaves=12)
 NEARLY = st.fixed_dictionaries(
     {},
     optional={
@@ -46,19 +42,13 @@ NEARLY = st.fixed_dictionaries(
         | st.lists(st.fixed_dictionaries({"path": JSON}), max_size=2),
     },
 )
+OTHERS = ("plate", "well", "omero", "image-label", "bioformats2raw.layout", "series", "ome", "mine")
 GROUP = st.fixed_dictionaries(
     {},
     optional={
+        **dict.fromkeys(OTHERS, JSON),
         "multiscales": JSON | st.lists(NEARLY, max_size=3),
-        "plate": JSON,
-        "well": JSON,
-        "labels": JSON | st.lists(WORDS, max_size=2),
-        "omero": JSON,
-        "image-label": JSON,
-        "bioformats2raw.layout": JSON,
-        "series": JSON,
-        "ome": JSON,
-        "mine": JSON,
+        "labels": JSON | st.lists(st.sampled_from(WORDS), max_size=2),
     },
 )
 
@@ -143,19 +133,7 @@ def test_xarray_reads_the_mask_as_the_fill_value(name: str, data: Any) -> None:
 
 # Whatever hdmf-zarr's attributes hold: problems are said, nothing is raised, nothing half-converted.
 
-plain = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(),
-        st.text(max_size=5),
-        st.sampled_from(["object", "region", "."]),
-    ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
+plain = json_values(["object", "region", "."])
 places = st.sampled_from(["/", "", "/a", "/a/b", "/a/x", "a//b/", "/nowhere", "/../a", None, 7])
 sources = st.sampled_from([".", "", None, "../other.zarr", "s3://bucket/x", 3])
 reference = st.fixed_dictionaries(

@@ -14,6 +14,7 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.chances import json_values
 from tests.support.documents import layout as of_layout
 from tests.support.v2_trees import array, tree
 
@@ -84,13 +85,8 @@ def test_a_0d_array_has_no_dimension_names() -> None:
 
 # ----- attributes
 
-JSONS = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-)
 
-
-@given(st.dictionaries(st.text(), JSONS, max_size=3))
+@given(st.dictionaries(st.text(), json_values(), max_size=3))
 def test_strict_attributes_are_strict_json_and_nothing_else_changes(attributes: dict[str, Any]) -> None:
     strict, problems = strict_attributes(attributes)
     text = json.dumps(strict, allow_nan=False)
