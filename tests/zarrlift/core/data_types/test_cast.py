@@ -89,6 +89,8 @@ def expected_integer(number: Any, name: str, casting: str) -> int | None:
 
 
 @given(values(), st.sampled_from(INTEGERS), st.sampled_from(CASTINGS))
+@example(np.array([2.5]), "int8", "round")
+@example(np.array([300.5]), "int8", "clamp+round")
 def test_what_becomes_an_integer_is_the_same_number_or_an_error(array: Any, name: str, casting: Any) -> None:
     wanted = expected_integer(exact(array[0]), name, casting)
     if wanted is None:
