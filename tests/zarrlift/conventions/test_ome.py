@@ -364,13 +364,17 @@ def test_the_result_validates(name: str, tmp_path) -> None:
 
 
 @pytest.fixture(scope="module")
-def series(tmp_path_factory) -> dict[str, Path]:
-    """A series of images in each version of OME-Zarr."""
-    places = {version: tmp_path_factory.mktemp("series") / version for version in ("0.5", "0.6")}
-    for version, place in places.items():
-        recipe = Recipe(base=ArrayRecipe(ome=version))
-        assert zarrlift.migrate(fixture("applications/series").path, place, recipe=recipe).ok
-    return places
+def results(tmp_path_factory) -> dict[str, tuple[Path, Path]]:
+    """A series of images, migrated to each version of OME-Zarr, and what ome-zarr-py wrote of older ones."""
+    place, series = tmp_path_factory.mktemp("results"), fixture("applications/series").path
+    pairs = {version: (series, place / version) for version in ("0.5", "0.6")}
+    pairs["older"] = (fixture("applications/ome_older").path, place / "older")
+    for version, (source, result) in pairs.items():
+        recipe = Recipe(base=ArrayRecipe(ome="0.6" if version == "0.6" else "0.5"))
+        outcome = zarrlift.migrate(source, result, recipe=recipe)
+        assert outcome.ok
+        assert version != "older" or outcome.problems == ()
+    return pairs
 
 
 @contextmanager
@@ -389,6 +393,12 @@ def _edit(path, change) -> None:
     path.write_text(json.dumps(document))
 
 
+def scale_of(ome: Any) -> dict[str, Any]:
+    """The scale of the second level of an image."""
+    scale: dict[str, Any] = ome["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]
+    return scale
+
+
 @pytest.mark.parametrize(
     ("version", "change"),
     [
@@ -400,22 +410,22 @@ def _edit(path, change) -> None:
         ("0.5", lambda ome: ome.update(more=1)),
         ("0.6", lambda ome: ome["multiscales"][0]["coordinateSystems"][0]["axes"].reverse()),
         ("0.6", lambda ome: ome["multiscales"][0]["coordinateSystems"][0].update(name="other")),
-        ("0.6", lambda ome: second(ome)["coordinateTransformations"][0].update(input={"path": "0"})),
-        ("0.6", lambda ome: second(ome)["coordinateTransformations"][0].update(scale=[1] * 5)),
-        ("0.6", lambda ome: second(ome).pop("coordinateTransformations")),
+        ("0.6", lambda ome: scale_of(ome).update(input={"path": "0"})),
+        ("0.6", lambda ome: scale_of(ome).update(scale=[1] * 5)),
+        ("0.6", lambda ome: ome["multiscales"][0]["datasets"][1].pop("coordinateTransformations")),
+        ("older", lambda ome: ome["multiscales"][0]["axes"].reverse()),
+        ("older", lambda ome: ome["multiscales"][0]["axes"][0].update(type="space")),
+        ("older", lambda ome: ome["multiscales"][0]["datasets"][0].pop("coordinateTransformations")),
+        ("older", lambda ome: ome["multiscales"][0]["datasets"][0].update(path="1")),
+        ("older", lambda ome: scale_of(ome).update(scale=[1, 0.5, 2])),
     ],
 )
-def test_verification_finds_what_is_lost(version, change, series) -> None:
-    source, result = fixture("applications/series").path, series[version]
-    with restored(result / "1" / "zarr.json") as document:
+def test_verification_finds_what_is_lost_or_wrong(version, change, results) -> None:
+    (source, result), node = results[version], "v03/cyx" if version == "older" else "1"
+    with restored(result / node / "zarr.json") as document:
         _edit(document, change)
         report = zarrlift.verify(source, result)
-    assert {(problem.kind, problem.node) for problem in report.problems} == {("verify-attributes", "1")}
-
-
-def second(ome: Any) -> dict[str, Any]:
-    """The second level of an image."""
-    return ome["multiscales"][0]["datasets"][1]
+    assert {(problem.kind, problem.node) for problem in report.problems} == {("verify-attributes", node)}
 
 
 # OME-NGFF 0.1, 0.2 and 0.3 become OME-Zarr 0.5, or are refused where no rule decides.
@@ -602,45 +612,13 @@ def test_a_well_without_a_place_is_refused(well: Any, members: Any, words: str) 
 # ----- the archive that ome-zarr-py of that time wrote
 
 
-@pytest.fixture(scope="module")
-def migrated(tmp_path_factory) -> tuple[Path, Path]:
-    source, result = fixture("applications/ome_older").path, tmp_path_factory.mktemp("older") / "new.zarr"
-    outcome = zarrlift.migrate(source, result)
-    assert (outcome.state, outcome.problems) == ("done", ())
-    return source, result
-
-
-def test_every_value_is_equal(migrated: tuple[Path, Path]) -> None:
-    assert zarrlift.verify(*migrated, full=True).ok
+def test_every_value_is_equal(results) -> None:
+    assert zarrlift.verify(*results["older"], full=True).ok
 
 
 @pytest.mark.parametrize(
     "path", ["plate01", "plate02", "plate03", "v02", *(f"v03/{axes}" for axes in ("yx", "cyx", "tczyx"))]
 )
-def test_the_result_of_an_older_archive_validates(path: str, migrated: tuple[Path, Path]) -> None:
+def test_the_result_of_an_older_archive_validates(path: str, results) -> None:
     """Except of `v01`, whose channels lack what 0.1 required of them too."""
-    yaozarrs.validate_zarr_store(str(migrated[1] / path))
-
-
-def scale_of(block: Any) -> dict[str, Any]:
-    """The scale of the second level."""
-    scale: dict[str, Any] = block["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]
-    return scale
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda block: block["multiscales"][0]["axes"].reverse(),
-        lambda block: block["multiscales"][0]["axes"][0].update(type="space"),
-        lambda block: block["multiscales"][0]["datasets"][0].pop("coordinateTransformations"),
-        lambda block: block["multiscales"][0]["datasets"][0].update(path="1"),
-        lambda block: scale_of(block).update(scale=[1, 0.5, 2]),
-    ],
-)
-def test_verification_finds_what_is_wrong(change, migrated: tuple[Path, Path]) -> None:
-    source, result = migrated
-    with restored(result / "v03" / "cyx" / "zarr.json") as document:
-        _edit(document, change)
-        report = zarrlift.verify(source, result)
-    assert {(problem.kind, problem.node) for problem in report.problems} == {("verify-attributes", "v03/cyx")}
+    yaozarrs.validate_zarr_store(str(results["older"][1] / path))

@@ -102,6 +102,7 @@ INNER = SHARDING["configuration"]
         (array(chunk_grid={"name": "regular", "configuration": {"chunk_shape": [2]}}), "number of axes"),
         (array(chunk_grid={"name": "regular", "configuration": {"chunk_shape": [0, 3]}}), "length 0"),
         (array(codecs="gzip"), "codecs must be a list"),
+        (array(data_type="string", codecs=[], fill_value=""), "cannot hold variable-length data"),
         (array(codecs=[{"name": "bytes"}, {"name": "bytes"}]), "exactly one array-to-bytes codec"),
         (
             array(codecs=[{"name": "bytes"}, {"name": "gzip", "configuration": {"level": "high"}}]),
@@ -449,13 +450,6 @@ def test_numbers_without_an_array_to_bytes_codec_are_little_endian(codecs: Any, 
     assert zarrlift.migrate(tmp_path / "old", tmp_path / "new").ok
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "new", mode="r")[...], values)
     assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
-
-
-def test_text_without_an_array_to_bytes_codec_is_refused(tmp_path: Path) -> None:
-    found = V3ArrayDescriber().describe({**ARRAY, "data_type": "string", "codecs": [], "fill_value": ""})
-    assert found.layout is None
-    assert found.passed is None
-    assert any(problem.severity == "refusal" for problem in found.problems)
 
 
 @pytest.mark.parametrize("shape", [(6,), (2, 4, 6)], ids=str)

@@ -330,18 +330,21 @@ def test_many_links_to_one_place_are_no_circle(tmp_path: Path) -> None:
     assert said(source) == {}
 
 
-def test_a_link_to_what_is_left_out_is_broken(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("attributes", "left_out", "words"),
+    [
+        ({"zarr_link": [link("/deep/target")]}, "deep/target", "excluded node"),
+        ({".specloc": "deep"}, "deep", "names an excluded group"),
+    ],
+    ids=["the target of a link", "cached specifications"],
+)
+def test_what_others_name_may_not_be_left_out(
+    attributes: dict[str, Any], left_out: str, words: str, tmp_path: Path
+) -> None:
     source = small(tmp_path / "a.zarr")
-    edit(source / ".zattrs", lambda found: found.update(zarr_link=[link("/deep/target")]))
-    plan = zarrlift.plan(source, tmp_path / "b.zarr", recipe=Recipe(exclude=("deep/target",)))
-    assert any("excluded node" in str(p) for refusal in plan.refusals for p in refusal.problems)
-
-
-def test_the_cached_specifications_may_not_be_left_out(tmp_path: Path) -> None:
-    source = small(tmp_path / "a.zarr")
-    edit(source / ".zattrs", lambda found: found.update({".specloc": "deep"}))
-    plan = zarrlift.plan(source, tmp_path / "b.zarr", recipe=Recipe(exclude=("deep",)))
-    assert any("names an excluded group" in str(p) for refusal in plan.refusals for p in refusal.problems)
+    edit(source / ".zattrs", lambda found: found.update(attributes))
+    plan = zarrlift.plan(source, tmp_path / "b.zarr", recipe=Recipe(exclude=(left_out,)))
+    assert any(words in str(p) for refusal in plan.refusals for p in refusal.problems)
 
 
 def test_links_into_another_file_keep_their_source_and_are_told(tmp_path: Path) -> None:
