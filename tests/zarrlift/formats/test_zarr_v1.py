@@ -90,6 +90,7 @@ REFUSED = {
     "options of another kind": (meta(compression_opts=5), "must be an object"),
     "unknown options": (meta(compression_opts={"cname": "lz4", "speed": 1}), "unknown compression_opts"),
     "an unknown blosc compressor": (meta(compression_opts={"cname": "lz5"}), "lz5"),
+    "a struct's list of another length": (meta(dtype=[["r", "|u1"]], fill_value=[1, 2]), "fill"),
 }
 
 

@@ -88,6 +88,14 @@ def test_transposes_compose_and_undo():
     assert same_bits(pipeline.decode(expected.tobytes()), values)
 
 
+@pytest.mark.parametrize(("order", "axes"), [("C", (0, 1)), ("F", (1, 0))])
+def test_transposes_of_the_drafts_are_named_by_a_letter(order, axes):
+    values = np.arange(6, dtype="u1").reshape(2, 3)
+    chain = Chain((CodecSpec("transpose", {"order": order}), bytes_codec("little")))
+    payload = Pipeline(chain, (2, 3), DataType("uint8")).encode(values)
+    assert bytes(memoryview(payload)) == values.transpose(axes).tobytes()
+
+
 @pytest.mark.parametrize("order", [None, [0], [0, 0], [0, 2], [True, 0], ["0", "1"], "A", [0, 1, 2]], ids=str)
 def test_an_order_that_is_no_permutation_is_refused(order):
     with pytest.raises(MetadataError):

@@ -236,6 +236,7 @@ REFUSED = {
         {"compressor": {"codec": "https://purl.org/zarr/spec/codec/blosc/1.0",
         "configuration": {"shuffle": 3}}},
         "shuffle"),
+    "members of a type": ({"data_type": {**UNKNOWN, "x": 1}}, "unknown members"),
     "an extension for another kind": ({"data_type": of(COMPLEX, "<i4")}, "does not include"),
     "sub-arrays": ({"data_type": of(STRUCT, [["a", "|u1", [2]]]), "fill_value": "AAA="}, "sub-array"),
     "shards of shards": ({"storage_transformers": sharded([2, 2]) * 2}, "nested shards"),

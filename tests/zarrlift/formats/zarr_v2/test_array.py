@@ -112,6 +112,13 @@ def test_every_problem_of_a_document_comes_at_once(tmp_path):
     assert all(word in said for word in ("shape", "'<x9'".strip("'"), "order", "level"))
 
 
+@pytest.mark.parametrize("key", [".zarray", ".zattrs"])
+def test_a_number_of_more_digits_than_python_reads_is_one_clear_problem(tmp_path, key):
+    found = node(read(tmp_path, {".zarray": array(), key: b'{"a": ' + b"9" * 10_000 + b"}"}))
+    (refusal,) = (problem for problem in found.problems if problem.severity == "refusal")
+    assert (refusal.key, "cannot be read" in str(refusal)) == (key, True)
+
+
 def test_non_finite_numbers_in_attributes_are_handed_on(tmp_path):
     found = node(read(tmp_path, {".zarray": array(), ".zattrs": b'{"a": [NaN, -Infinity]}'}))
     assert repr(found.attributes) == "{'a': [nan, -inf]}"

@@ -337,6 +337,13 @@ def test_documents_win_over_consolidated_metadata(tmp_path):
     }
 
 
+def test_broken_consolidated_metadata_is_a_warning(tmp_path):
+    archive = read(tmp_path, {"meta/root/a.array.json": ARRAY, CONSOLIDATED: b"{"}, entry=OLD_ENTRY)
+    (problem,) = archive.problems
+    assert (problem.kind, problem.severity, problem.key) == ("consolidated", "warning", CONSOLIDATED)
+    assert not archive.consolidated
+
+
 # ----- links, in local archives
 
 
