@@ -91,6 +91,14 @@ def test_show_json_is_one_document(run):
     assert document["result"]["model"] == models.show(OCEAN).model
 
 
+def test_a_hierarchy_too_deep_for_one_document_is_shown_as_text(run, tmp_path):
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    model = models.unflatten({"/".join("a" * 250): group})
+    (tmp_path / "deep.json").write_text(json.dumps(model))
+    assert json.loads(run("show", tmp_path / "deep.json")[0]) == model
+    assert "too deep" in run("show", tmp_path / "deep.json", "--json", code=2)[0]
+
+
 def test_a_url_is_shown_without_its_secrets(run, tmp_path):
     (tmp_path / "schema.json").write_text('{"type": "object"}')
     urls = ("memory://user:secret@no/such.zarr?signature=hidden", "memory://other")
