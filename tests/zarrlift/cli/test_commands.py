@@ -236,6 +236,48 @@ def test_options_change_the_general_part_of_a_recipe_file(fakes, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param("migrate old.zarr", "destination", id="no-destination"),
+        pytest.param(
+            "migrate old.zarr new.zarr --in-place", "exclude each other", id="destination-and-in-place"
+        ),
+        pytest.param("migrate a b --codecs zstdd", "zstdd", id="unknown-codec"),
+        pytest.param("migrate -n a --set casting=clamp", "--dtype", id="clamp-without-dtype"),
+        pytest.param("migrate -n a --storage-options secret", "KEY=VALUE", id="options-without-value"),
+        pytest.param("migrate -n a --storage-options {x", "not JSON", id="options-broken-json"),
+        pytest.param("migrate -n a --recipe no-such.toml", "no-such.toml", id="no-recipe-file"),
+        pytest.param("migrate -n a --set endian=middle", "middle", id="unknown-choice"),
+        pytest.param("migrate -n", "SRC", id="no-source"),
+        pytest.param("migrate -n a --set shard-index-location=middle", "middle", id="no-end"),
+        pytest.param("migrate -n a --memory much", "--memory", id="no-size"),
+        pytest.param("migrate a b --workers many", "--workers/-j: found 'many'; expected a whole", id="word"),
+        pytest.param("migrate a b --workers 0", "found '0'; expected a whole number of at least", id="none"),
+        pytest.param("batch run a --workers 1.5", "--workers/-j: found '1.5'; expected a whole", id="part"),
+        pytest.param("migrate a b --axes up", "--axes: found 'up'; expected reversed, kept", id="no-axes"),
+        pytest.param("inspect a --workers 2", "--workers", id="unknown-option"),
+        pytest.param("migrate a b --job 4", "-j 4", id="a-number-for-a-job"),
+        pytest.param("update a --job 4 --dry-run", "-j 4", id="a-number-for-the-job-of-an-update"),
+        pytest.param("migrate a b --workers 0", "--workers", id="no-workers"),
+        pytest.param("lift a b", "lift", id="unknown-command"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_a_request_that_makes_no_sense_exits_2_and_touches_nothing(words, message, as_json, fakes, capsys):
+    assert main([*words.split(), *(["--json"] if as_json else [])]) == 2
+    out, err = capsys.readouterr()
+    if as_json:
+        error = json.loads(out)["error"]
+        assert error["kind"] == "usage"
+        assert len(err.splitlines()) == 1
+        out = ""
+    assert not out
+    assert message in err
+    assert "Traceback" not in err
+    assert all(not recorder.args for recorder in fakes.values())
+
+
 def test_json_is_strict_even_where_attributes_hold_nan(fakes, capsys):
     root = examples.GroupNode(path="", attributes={"x": [float("nan"), float("-inf")], "y": float("inf")})
     fakes["inspect"].answer = replace(examples.ARCHIVE, nodes=(root,))
@@ -437,14 +479,6 @@ SCRIPTS = {
 @pytest.mark.parametrize(("line", "answers"), ASKED.values(), ids=ASKED)
 def test_what_is_completed(line, answers):
     assert set(candidates(line)) == answers
-
-
-def test_the_command_completes_a_line_that_the_environment_has():
-    line, answers = ASKED["a value"]
-    environment = {**os.environ, COMPLETE: line}
-    command = [sys.executable, "-m", "zarrlift"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == answers
 
 
 def test_bash_completes_what_follows_an_equals_sign():

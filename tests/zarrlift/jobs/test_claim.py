@@ -435,16 +435,6 @@ def test_what_a_store_says_of_an_exclusive_creation_is_understood(
     assert (storage.get(CLAIM) is not None) is bool(created)
 
 
-def test_a_claim_goes_with_the_job_however_that_ends(source: Path, tmp_path: Path, destination: Path) -> None:
-    (source / "g/relink/0.0").write_bytes(b"garbage")
-    assert not zarrlift.migrate(source, destination).ok
-    with stopping(Run, "_run_arrays"), pytest.raises(zarrlift.Interrupted):
-        zarrlift.resume(destination)
-    with pytest.raises(JobError, match="belongs to a different job"):
-        zarrlift.migrate(source / "g", destination)
-    assert left_of(tmp_path) == {"out.zarr", "out.zarr.zarrlift.db"}
-
-
 def test_a_claim_that_another_took_over_is_left_to_it(tmp_path: Path, destination: Path) -> None:
     destination.mkdir()
     for token in ("0" * 16, "f" * 16):

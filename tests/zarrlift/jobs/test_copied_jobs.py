@@ -155,26 +155,6 @@ def test_whole_seconds_are_times(folder: Path) -> None:
     assert zarrlift.undo(other / OUT).removed > 0
 
 
-@pytest.mark.slow(one_in=17)
-@pytest.mark.parametrize("name", ["b/out.db", f"a/backup{SUFFIX}", f"b/{OUT}"])
-@pytest.mark.parametrize(
-    "call", [zarrlift.undo, zarrlift.resume, zarrlift.update], ids=lambda call: call.__name__
-)
-def test_a_copy_of_the_job_file_alone_has_no_result(
-    call: Callable[[Path], zarrlift.Outcome], name: str, folder: Path
-) -> None:
-    migrated(folder)
-    other = folder.parent / name
-    other.parent.mkdir(exist_ok=True)
-    shutil.copy2(folder / OUT, other)
-    before = tree(folder)
-    with pytest.raises(JobError, match=f"{ELSEWHERE}|{NOTHING}"):
-        call(other)
-    assert tree(folder) == before
-    assert zarrlift.resume(other, destination=folder / "out.zarr").ok
-    assert call(other).ok
-
-
 @pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("kind", "way"),
@@ -529,18 +509,6 @@ def test_a_moved_job_goes_on_where_its_places_are_now(
     assert zarrlift.migrate(new_source, there).state == "nothing to do"
     assert zarrlift.undo(there).problems == ()
     assert not there.exists()
-
-
-def test_what_the_job_did_not_write_is_not_taken_for_its_destination(
-    source: Path, stopped: Path, tmp_path: Path
-) -> None:
-    other = tmp_path / "other.zarr"
-    assert zarrlift.migrate(source / "g", other).ok
-    for wrong in (other, tmp_path / "none.zarr"):
-        with pytest.raises(JobError, match="this is not the job's output"):
-            zarrlift.resume(stopped, destination=wrong)
-    assert zarrlift.status(stopped).destination == str(stopped)
-    assert not (tmp_path / "none.zarr").exists()
 
 
 def test_a_copy_that_was_cut_short_is_not_taken_for_the_destination(source: Path, tmp_path: Path) -> None:

@@ -126,19 +126,6 @@ def drawn(stream: Terminal) -> list[str]:
     return [part for part in re.split(r"[\r\n]", stream.getvalue()) if part.strip()]
 
 
-def test_the_bar_counts_bytes_and_shows_chunks(monkeypatch):
-    stream = Terminal()
-    bar = ProgressBar(stream)
-    bar(Planned(bytes=2_000_000, chunks=1200))
-    bar(TaskDone(chunks=1200, bytes_in=2_000_000))
-    bar._bar.refresh()
-    bar.close()
-    last = drawn(stream)[-1]
-    assert "100%" in last
-    assert "2.00M/2.00M" in last
-    assert "1,200/1,200 objects" in last
-
-
 def test_the_bar_counts_chunks_where_bytes_are_not_known():
     stream = Terminal()
     bar = ProgressBar(stream)

@@ -18,7 +18,6 @@ from tests.support.job_processes import stopping
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
 import zarrlift
-from zarrlift.cli import main
 from zarrlift.jobs import source_check
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
@@ -409,23 +408,6 @@ def test_a_change_of_an_array_that_was_not_copied_yet_is_taken_over_with_a_warni
     ):
         assert warning in kept.problems
         assert warning.to_json() in kept.to_json()["problems"]
-
-
-def test_the_warning_is_printed(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out.zarr"
-    with one_task():
-        assert main(["migrate", str(source), str(out), "--workers", "1", "--quiet"]) == 130
-    rewritten(Kind(source))
-    for words, code in (
-        (("resume", str(out)), 0),
-        (("status", str(out)), 0),
-        (("status", "--check", "--verbose", str(out)), 0),
-    ):
-        capsys.readouterr()
-        assert main(list(words)) == code
-        text = " ".join(capsys.readouterr().out.split())
-        assert "1 rewritten (h/rewrite/1.1)" in text, words
-        assert "of different times" in text, words
 
 
 @pytest.mark.slow(one_in=2)

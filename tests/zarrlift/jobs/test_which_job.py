@@ -20,7 +20,7 @@ from tests.zarrlift.jobs.test_status import alike
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.errors import JobError, UsageError
-from zarrlift.jobs.ledger import database, schema
+from zarrlift.jobs.ledger import database
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
 from zarrlift.storage.local import open_directories
@@ -74,26 +74,6 @@ class Told:
             self.total = event.bytes
         elif isinstance(event, TaskDone):
             self.done += event.bytes_in
-
-
-def test_a_job_file_that_is_not_there_is_called_that(tmp_path: Path) -> None:
-    for name in ("out.zarr.zarrlift.db", "mine.db"):
-        with pytest.raises(JobError, match=f"{name}': there is no such job file"):
-            zarrlift.resume(tmp_path / name)
-
-
-def test_a_directory_that_takes_no_job_file_says_why(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SQLite says only that it cannot open the file. Feigned, since root may write everywhere."""
-
-    def cannot_open(*_: object, **__: object) -> None:
-        raise sqlite3.OperationalError("unable to open database file")
-
-    monkeypatch.setattr(schema, "may_create_in", lambda path: path != tmp_path / "closed")
-    monkeypatch.setattr(sqlite3, "connect", cannot_open)
-    with pytest.raises(JobError, match="cannot create the job file; found Permission denied"):
-        zarrlift.migrate(source, tmp_path / "closed/out.zarr")
 
 
 def test_two_urls_with_one_last_name_have_two_job_files(

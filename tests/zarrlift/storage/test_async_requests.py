@@ -16,14 +16,13 @@ import zarr
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.fake_clock import TooMuch
 from tests.zarrlift.storage.conftest import files, fill
 from zarr.abc.store import RangeByteRequest
 from zarr.storage import MemoryStore, WrapperStore
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
-from zarrlift.archive.shard_reader import Span, spans_of
+from zarrlift.archive.shard_reader import spans_of
 from zarrlift.storage.base import PART, WRITE_BEHIND
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote.async_requests import WriteBehind, read_ahead
@@ -31,7 +30,6 @@ from zarrlift.storage.remote.bucket_storage import part_size
 from zarrlift.storage.remote.store_storage import StoreStorage
 from zarrlift.storage.remote.store_writer import StoreWriter
 from zarrlift.storage.writer import DestinationError
-from zarrstack.core.errors import StorageError
 from zarrstack.system.this import system
 
 # ----- the window
@@ -61,23 +59,6 @@ def test_a_window_gives_every_answer_in_order_and_never_holds_too_much(
         assert future.result() == len(given_out)
         given_out.append(future.result())
     assert given_out == asked == list(range(len(sizes)))
-
-
-def test_the_next_answers_are_asked_for_while_one_is_used() -> None:
-    asked: list[int] = []
-
-    def ask(part: Sequence[int]) -> list[Future[None]]:
-        asked.extend(part)
-        return [Future() for _ in part]
-
-    coming = read_ahead(range(100), lambda _: 10, ask, most=100)
-    first = next(coming)
-    assert asked == list(range(10))
-    next(coming)
-    assert not first.done()
-    for _ in range(5):
-        next(coming)
-    assert asked == list(range(15))  # several at a time, once half of the bytes are free
 
 
 def test_what_is_under_way_is_cancelled_when_nobody_wants_it() -> None:
@@ -305,23 +286,6 @@ def test_what_is_sent_holds_no_more_than_is_said(sizes: list[int]) -> None:
     assert slow.under_way == []
 
 
-def test_a_store_that_asks_for_patience_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zarrlift.storage.remote.adaptive_concurrency._DELAYS", (0.0, 0.0))
-    errors = iter([TooMuch(), TooMuch()])
-
-    class Busy(WrapperStore[MemoryStore]):
-        async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-            for error in errors:
-                raise error
-            return await super().get(key, prototype, byte_range)
-
-    storage = StoreStorage(Busy(MemoryStore()))
-    storage.put("a", b"x")
-    before = storage.pace.limit
-    assert storage.get("a") == b"x"
-    assert storage.pace.limit < before
-
-
 # ----- ranges of a shard
 
 
@@ -342,16 +306,6 @@ def test_ranges_hold_every_inner_chunk_once_and_little_else(leaves: list[tuple[i
         cut = span.cut(data[span.start : span.stop], list(range(len(leaves))), offsets, lengths)
         for inner_chunk, payload, *_ in cut:
             assert payload == data[offsets[inner_chunk] : offsets[inner_chunk] + lengths[inner_chunk]]
-
-
-def test_small_gaps_are_read_along_and_larger_ones_are_not() -> None:
-    lengths = [200_000] * 3
-    assert list(spans_of([0, 200_000 + (64 << 10), 500_000], lengths)) == [Span(0, 3, 0, 700_000)]
-    assert [(span.start, span.stop) for span in spans_of([0, 300_000, 600_000], lengths)] == [
-        (0, 200_000),
-        (300_000, 500_000),
-        (600_000, 800_000),
-    ]
 
 
 # ----- what a file system is told
@@ -405,15 +359,3 @@ def test_the_plan_counts_what_is_under_way(numbers: Path, store_numbers: str, tm
         assert here is not None
         assert through is not None
         assert through - here >= 40 << 20
-
-
-def test_raising_in_one_store_is_a_storage_error_with_its_key() -> None:
-    store = Failing(MemoryStore())
-    store.bad = "c/3/2"
-    storage = StoreStorage(store)
-    assert storage.requests is not None
-    good, bad = storage.requests.get(["a/c/1/1", "a/c/3/2"], None, [None, None])
-    assert good.result() is None
-    with pytest.raises(StorageError) as raised:
-        bad.result()
-    assert raised.value.problem.key == "a/c/3/2"

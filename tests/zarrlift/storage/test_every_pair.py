@@ -24,7 +24,6 @@ from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import store_writer
 from zarrlift.transfer.relink_server_side import IN_ONE_READ, server_copy
-from zarrstack.core.errors import UsageError
 
 
 def nested(path: Path, archive: Path) -> Path:
@@ -161,12 +160,6 @@ def test_shards_pass_through_a_temporary_file_on_their_way_to_a_store(
     store = MemoryStore()
     assert zarrlift.migrate(archive, store, recipe=recipe(option), job=tmp_path / "job.db").ok
     assert content(store) == expected[option]
-
-
-def test_a_zip_file_is_no_destination(archive, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a zip or tar file cannot be written"):
-        zarrlift.migrate(archive, tmp_path / "out.zip")
-    assert not (tmp_path / "out.zip.zarrlift.db").exists()
 
 
 def test_a_new_store_in_memory_is_never_taken_for_an_old_one(archive, tmp_path: Path, monkeypatch) -> None:

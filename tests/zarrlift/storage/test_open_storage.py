@@ -168,13 +168,6 @@ def test_a_path_with_nothing_there_may_be_misspelt(tmp_path, monkeypatch, given,
     assert told.value.problem.advice == (advice and advice.format(tmp_path, tmp_path / "ocean.zarr"))
 
 
-@pytest.mark.parametrize("function", [zarrlift.plan, zarrlift.migrate], ids=["plan", "migrate"])
-def test_source_and_destination_may_be_swapped(tmp_path, function):
-    with pytest.raises(UsageError, match="no such file or directory") as told:
-        function(tmp_path / "new.zarr", OCEAN)
-    assert told.value.problem.advice == f"The source comes first; {OCEAN} is there. Are the two swapped?"
-
-
 def test_in_place_too_there_must_be_a_source(tmp_path):
     with pytest.raises(UsageError, match="no such file or directory"):
         zarrlift.migrate(tmp_path / "old.zarr", in_place=True)

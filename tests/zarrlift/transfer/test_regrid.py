@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 import zarr
 from numcodecs import Blosc
-from tests.support.damaged_archives import migrate, python
+from tests.support.damaged_archives import python
 from tests.support.job_archives import tree
 from tests.zarrlift.transfer.grids import (
     DRAFT,
@@ -251,15 +251,6 @@ def test_objects_become_json_text_once(tmp_path) -> None:
     recipe = wish(chunks="4", shards="2x", objects="json")
     assert zarrlift.migrate(source, tmp_path / "new", recipe=recipe).ok
     assert read("zarr-python", tmp_path / "new", "objects").tolist() == ["null"] * 3 + ['"x"', '"y"', '"z"']
-
-
-def test_a_bad_chunk_is_named_and_nothing_of_its_array_appears(numbers, tmp_path) -> None:
-    for name in ("0.0.0", "1.0.0"):
-        chunk = numbers / "a" / name
-        chunk.write_bytes(chunk.read_bytes()[:-2])
-    ran = migrate(numbers, tmp_path / "new", "--chunks", "5,5,5", "--shards", "2x")
-    assert {refusal["key"] for refusal in ran.refusals} == {"a/0.0.0", "a/1.0.0"}
-    assert not (tmp_path / "new/a/zarr.json").exists()
 
 
 # What is said beforehand

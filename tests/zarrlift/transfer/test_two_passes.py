@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 import zarr
 from tests.support.job_archives import tree
 from tests.support.job_processes import stopping
-from tests.zarrlift.jobs.faults.test_kills import run_and_kill
 from tests.zarrlift.transfer.test_regrid import leave
 
 import zarrlift
@@ -359,44 +357,3 @@ def test_what_lies_between_and_is_removed_is_no_fill_value(
     assert not (tmp_path / "new/a/zarr.json").exists()
     assert zarrlift.resume(tmp_path / "new").ok
     assert zarrlift.verify(rows, tmp_path / "new", full=True).ok
-
-
-# Killed for real
-
-
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """48 MB in shards of rows: columns of it take two passes within the least memory there is."""
-    path = tmp_path_factory.mktemp("wide") / "wide.zarr"
-    array = zarr.create_array(
-        path, shape=(6000, 4000), chunks=(40, 4000), shards=(1200, 4000), dtype="uint16", compressors=None
-    )
-    array[:3600] = np.arange(3600, dtype="u2")[:, None] + np.arange(4000, dtype="u2")
-    return path
-
-
-WIDE = ("--chunks", "6000,20", "--shards", "none", "--codecs", "none", "--memory", "128MB")
-
-
-@pytest.mark.slow
-@pytest.mark.needs_reader("once")
-@pytest.mark.parametrize("part", [0.2, 0.45, 0.7, 0.95])
-def test_a_killed_run_of_shards_goes_on(part: float, wide: Path, tmp_path: Path) -> None:
-    whole = wide.parent / "whole"
-    if not whole.exists():
-        done = run_and_kill(0, wide.parent, "migrate", str(wide), str(whole), *WIDE)
-        assert done.returncode == 0, done.stderr
-        (wide.parent / "changes").write_text(done.stderr.split()[-1])
-    recipe = zarrlift.Recipe(
-        base=zarrlift.ArrayRecipe(chunks="6000,20", shards="none", codecs="none"), memory=128_000_000
-    )
-    (array,) = zarrlift.plan(wide, recipe=recipe).arrays
-    assert array.between is not None
-    changes = int((wide.parent / "changes").read_text())
-    killed = run_and_kill(int(changes * part), tmp_path, "migrate", str(wide), str(tmp_path / "new"), *WIDE)
-    assert killed.returncode == -signal.SIGKILL
-    assert not (tmp_path / "new/zarr.json").exists()
-    outcome = zarrlift.resume(tmp_path / "new")
-    assert outcome.ok, outcome.problems
-    assert tree(tmp_path / "new") == tree(whole)
-    assert not (tmp_path / "new" / PASSES).exists()

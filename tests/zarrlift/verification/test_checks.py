@@ -342,19 +342,6 @@ def test_a_mask_where_nothing_masked(tmp_path, monkeypatch) -> None:
     assert verify_after("zarr-2.18/people/ocean", tmp_path) == [("is_land", "the mask differs")]
 
 
-def test_names_in_another_order(tmp_path, monkeypatch) -> None:
-    right = xarray._names
-
-    def names(node, problems):
-        found = right(node, problems)
-        return found[::-1] if node.path == "depth" else found
-
-    monkeypatch.setattr(xarray, "_names", names)
-    assert verify_after("zarr-2.18/people/ocean", tmp_path) == [
-        ("depth", "the list of dimension names differs")
-    ]
-
-
 def test_a_member_that_is_dropped(tmp_path, monkeypatch) -> None:
     right = convention._updated
 
