@@ -141,13 +141,6 @@ def test_without_chunks_it_is_its_fill_value_and_verifies(
     assert by_zarr_python(tmp_path / "out.zarr", "").values.tolist() == [3] * 12
 
 
-def test_where_a_chunk_is_a_whole_number_of_elements_all_is_well(tmp_path: Path) -> None:
-    source = v2_array(tmp_path / "source.zarr", EIGHT_BYTES | {"chunks": [6]})
-    (source / "1").write_bytes(bytes(12))
-    assert zarrlift.migrate(source, tmp_path / "out.zarr").ok
-    assert zarrlift.verify(source, tmp_path / "out.zarr", full=True).ok
-
-
 # Blosc chunks with bytes behind the end that their header states: z5py 2.0 left 16 zeros in each.
 #
 # That z5py is on no registry that we can access, so the zeros are added to what z5py 3.0 wrote. zarr-python

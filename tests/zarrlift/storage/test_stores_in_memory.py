@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,8 @@ import pytest
 import zarr.storage
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from fsspec.implementations.memory import MemoryFileSystem
-from tests.zarrlift.storage.conftest import files, fill
-from zarr.storage import FsspecStore, MemoryStore, StorePath, WrapperStore
+from tests.zarrlift.storage.conftest import fill
+from zarr.storage import FsspecStore, MemoryStore, WrapperStore
 
 import zarrlift
 from zarrlift.storage.local.files import WRITTEN
@@ -158,51 +156,6 @@ def test_one_thread_lists_and_writes_the_dictionary(kind: str, archive: Path, tm
     assert outcome.ok, outcome.problems
     assert zarrlift.verify(source, destination, full=True).ok
     assert (start.threads, end.threads) == ({"zarrlift-storage"}, {"zarrlift-storage"})
-
-
-@contextmanager
-def others_writing(objects: dict[str, Any]) -> Iterator[None]:
-    """Two threads that add keys to a dictionary and remove them, below other paths than the test's."""
-    ended = threading.Event()
-
-    def write(name: str) -> None:
-        while not ended.is_set():
-            for number in range(20):
-                objects[f"{name}/{number}"] = next(iter(objects.copy().values()))
-            for number in range(20):
-                del objects[f"{name}/{number}"]
-
-    threads = [threading.Thread(target=write, args=(f"/others/{number}",)) for number in range(2)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
-        sys.setswitchinterval(interval)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", STORES)
-def test_both_ends_share_a_dictionary_to_which_others_write(kind: str, archive: Path, tmp_path: Path) -> None:
-    """As in a notebook whose archives are all in one store."""
-    zarrlift.migrate(archive, tmp_path / "expected.zarr")
-    objects: dict[str, Any] = {}
-    store = STORES[kind](objects)
-    source, destination = StorePath(store, "in"), StorePath(store, "out")
-    fill(source, archive)
-    with others_writing(objects):
-        outcome = zarrlift.migrate(source, destination, job=tmp_path / "job.db", workers=4, verify="full")
-        assert outcome.ok, outcome.problems
-        assert zarrlift.verify(source, destination, full=True).ok
-        assert "g/recode" in dict(zarrlift.open(source).members(max_depth=None))
-    result = open_storage(destination)
-    found = {key: result.get(key) for key in result.list_prefix("")}
-    assert found == files(tmp_path / "expected.zarr")
 
 
 # What is asked of a store for a document
