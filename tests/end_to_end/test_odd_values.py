@@ -193,7 +193,6 @@ WAYS: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
 def test_a_copy_omits_them_and_every_reader_reads_it(options: list[str], tmp_path: Path) -> None:
     source, result = left_by_z5py(tmp_path), tmp_path / "out.zarr"

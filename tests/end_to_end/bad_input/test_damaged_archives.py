@@ -204,7 +204,7 @@ MENDED = [
 ]
 
 
-@pytest.mark.slow(one_in=17)
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("name", MENDED)
 def test_resume_finishes_once_the_damage_is_mended(name: str, tmp_path: Path) -> None:
     case, destination = ALL[name], tmp_path / "out.zarr"

@@ -329,7 +329,6 @@ AGAIN = {
 }
 
 
-@pytest.mark.slow(one_in=5)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
 def test_a_broken_job_file_is_named_and_nothing_is_touched(

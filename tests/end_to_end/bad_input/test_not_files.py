@@ -85,7 +85,6 @@ def test_a_document_that_is_no_file_is_refused_by_node(
     assert_good(tmp_path / "out.zarr")
 
 
-@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("key", ["bad/.zattrs", "bad/0"])
 @pytest.mark.parametrize("kind", ["a pipe", "a device"])
 def test_layers_wait_for_nothing_either(source: Path, tmp_path: Path, key: str, kind: str) -> None:

@@ -175,7 +175,7 @@ def content(place):
     return tree(place), sorted(path for path in place.rglob("*") if path.is_dir())
 
 
-@pytest.mark.slow(one_in=31)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("line", WRONG)
 def test_a_wrong_command_is_told_what_would_be_right(line, place, web, before, monkeypatch):
     monkeypatch.chdir(place)

@@ -206,7 +206,6 @@ def write(chunk: Path, value: int, modified_ns: int) -> None:
     os.utime(chunk, ns=(modified_ns, modified_ns))
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("modified_ns", "sleeps"),
     [

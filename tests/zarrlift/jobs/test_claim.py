@@ -127,7 +127,6 @@ PLACES: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_second_job_into_the_same_destination_is_refused(place: str, source: Path, tmp_path: Path) -> None:
     destination = PLACES[place](tmp_path)

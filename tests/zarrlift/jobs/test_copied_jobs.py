@@ -105,7 +105,6 @@ def test_a_second_migrate_in_a_copied_folder_continues_the_copy(folder: Path) ->
     assert tree(folder) == before
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("changed", ["the original", "the copy", "both"])
 def test_of_two_sources_the_first_is_read_that_has_not_changed(changed: str, folder: Path) -> None:
     other = copied(migrated(folder))

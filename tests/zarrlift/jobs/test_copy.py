@@ -166,7 +166,6 @@ def test_undo_of_a_copy_keeps_what_somebody_changed(source: Path, tmp_path: Path
     assert tree(tmp_path / "out.zarr") == {"g/relink/c/0/0": changed, "g/notes.txt": b"mine"}
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("stuck", ["g/relink", "", ".zarrlift-job"])
 def test_undo_names_a_directory_that_cannot_be_removed(
     stuck: str, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch

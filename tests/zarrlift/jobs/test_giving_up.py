@@ -61,7 +61,6 @@ RECIPES = {
 }
 
 
-@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize(("name", "number"), [*zip(RECIPES, (1, 2, 1, 2), strict=True)])
 def test_waits_for_a_limit_end_with_ctrl_c(name, number, tmp_path):
     old, new = source(tmp_path / "old"), tmp_path / "new"

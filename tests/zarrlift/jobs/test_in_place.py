@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 import zarr
 from tests.support.damaged_archives import run
 from tests.support.fixtures_index import archive, archives
-from tests.support.job_archives import other_archive, tree, values
+from tests.support.job_archives import OTHERS, other_archive, tree, values
 from tests.support.unpacking import unpacked
 
 import zarrlift
@@ -270,6 +272,22 @@ def test_verify_knows_what_was_migrated_in_place_without_its_job(place):
     report = zarrlift.verify(place, place, full=True)
     assert report.ok
     assert report.arrays == len(values(place, 3))
+
+
+@pytest.mark.parametrize("format", OTHERS)
+@pytest.mark.parametrize("kind", ["zip", "url"])
+@pytest.mark.slow(one_in=7)
+def test_a_zip_file_and_a_url_give_what_a_directory_gives(format, kind, tmp_path):
+    directory = other_archive(format, tmp_path / "source")
+    if kind == "zip":
+        source = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", directory))
+    else:
+        source = f"memory://{uuid.uuid4()}"
+        fsspec.filesystem("memory").put(f"{directory}/", source, recursive=True)
+    assert zarrlift.migrate(directory, tmp_path / "expected").ok
+    assert zarrlift.migrate(source, tmp_path / "found").ok
+    assert zarrlift.verify(source, tmp_path / "found", full=True).ok
+    assert tree(tmp_path / "found") == tree(tmp_path / "expected")
 
 
 def test_axes_cannot_be_reversed_where_chunks_stay():

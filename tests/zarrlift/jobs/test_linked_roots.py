@@ -177,7 +177,7 @@ def test_no_job_is_made_where_the_parent_became_a_link_while_it_was_planned(
     assert sorted(os.listdir(tmp_path / "p")) == ["out.zarr", "out.zarr.zarrlift.db"]
 
 
-@pytest.mark.slow(one_in=7)
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("name", "through"),
     [
@@ -250,7 +250,6 @@ def test_in_place_a_link_that_leads_elsewhere_later_gets_nothing(tmp_path: Path)
     assert everything(tmp_path / "elsewhere") == before
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(("change", "apart"), [("deleted", True), ("moved", False), ("unmounted", True)])
 def test_a_lost_parent_is_named_and_nothing_is_written_in_its_place(
     change: str, apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

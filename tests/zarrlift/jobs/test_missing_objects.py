@@ -144,7 +144,6 @@ def test_chunks_of_a_published_array_are_written_again(
     assert zarrlift.resume(destination).state == "nothing to do"
 
 
-@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("change", ["fill", "source", "document", "written"])
 def test_an_array_that_may_not_be_repaired_is_named(source: Path, destination: Path, change: str) -> None:
     assert zarrlift.migrate(source, destination).ok

@@ -45,14 +45,13 @@ def by_hand(tmp_path: Path) -> Path:
     return fixture("by_hand", tmp_path / "source.zarr")
 
 
-@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize(
     ("source", "options"),
     [
         ("zarr", {}),
         ("tensorstore", {"link": "hard"}),
         ("by_hand", {}),
-        ("by_hand", {"executor": "processes", "workers": 2}),
+        pytest.param("by_hand", {"executor": "processes", "workers": 2}, marks=pytest.mark.slow),
     ],
     indirect=["source"],
     ids=str,
@@ -206,7 +205,6 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
 }
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("change", CHANGES)
 def test_verify_finds(change: str, by_hand: Path, destination: Path) -> None:
     zarrlift.migrate(by_hand, destination).raise_for_problems()
@@ -285,7 +283,7 @@ def test_an_update_gives_what_a_fresh_copy_would(change: str, by_hand: Path, des
     assert zarrlift.verify(destination, full=True).ok
 
 
-@pytest.mark.slow(one_in=11)
+@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("change", [name for name in LATER if name not in ("removed", "described")])
 def test_a_source_that_changes_while_it_is_copied_is_noticed(
     change: str, by_hand: Path, destination: Path, monkeypatch: pytest.MonkeyPatch

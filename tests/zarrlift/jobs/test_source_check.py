@@ -219,7 +219,7 @@ def resize(kind: Kind) -> None:
 alive = pytest.mark.parametrize("kind", ALIVE, indirect=True, ids=lambda made: made.__name__)
 
 
-@pytest.mark.slow(one_in=19)
+@pytest.mark.slow(one_in=9)
 @alive
 @pytest.mark.parametrize("change", [rewritten, add_attributes, resize])
 def test_an_array_that_changes_while_its_job_runs_does_not_appear(
@@ -288,7 +288,7 @@ def test_files_that_are_older_than_the_plan_are_not_looked_at_again_without_a_re
     assert values(tmp_path / "out.zarr", 3) == before
 
 
-@pytest.mark.slow(one_in=11)
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("kind", [a_directory, obstore_memory], indirect=True, ids=lambda made: made.__name__)
 @pytest.mark.parametrize(
     "recipe",
@@ -387,7 +387,7 @@ def warned(problems: Any) -> list[tuple[str | None, str | None]]:
 
 @pytest.mark.parametrize(("change", "found"), CHANGES, ids=lambda case: getattr(case, "__name__", ""))
 @pytest.mark.parametrize("again", ["resume", "migrate"])
-@pytest.mark.slow(one_in=29)  # so that each change is among those that are left
+@pytest.mark.slow(one_in=13)  # so that each change is among those that are left
 def test_a_change_of_an_array_that_was_not_copied_yet_is_taken_over_with_a_warning(
     again: str, change: Any, found: str, archive: Kind, stopped_early: Path
 ) -> None:

@@ -483,7 +483,6 @@ def test_an_update_keeps_what_it_can_no_longer_compare(
     assert values(destination, 3)["h/rewrite"] == kept
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("durable", ["the same boot", "synced", "fsync"])
 def test_what_is_on_the_disk_is_not_compared(
     durable: str, source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch

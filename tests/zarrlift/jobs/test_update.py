@@ -403,7 +403,7 @@ def test_new_chunks_have_new_automatic_shards(tmp_path: Path) -> None:
     assert tree(result) == tree(tmp_path / "fresh")
 
 
-@pytest.mark.slow(one_in=11)
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("before", "after", "dtype"),
     [

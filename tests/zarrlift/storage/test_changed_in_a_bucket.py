@@ -249,7 +249,6 @@ def in_the_web(request: pytest.FixtureRequest, folder: Path) -> tuple[Storage, C
     return open_storage(f"{served.url}/in"), lambda data: served.put("in/c/0", data)
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("place", [in_a_directory, in_a_bucket, in_the_web], ids=lambda each: each.__name__)
 def test_a_shard_that_is_rewritten_after_its_index_was_read_gives_no_wrong_values(
     place: Callable[..., tuple[Storage, Callable[[bytes], object]]],

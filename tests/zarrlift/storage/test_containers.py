@@ -118,7 +118,6 @@ def test_a_server_without_ranges_is_named(served: Web, archive: Path) -> None:
         open_storage(place)
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("url", ["zip::{0}/{1}", "zip://data/a.zarr::{0}/{1}", "{0}/{1}/data/a.zarr"])
 def test_a_directory_inside_can_be_named(served: Web, archive: Path, url: str) -> None:
     served.put("a.zip", zip_of(files(archive), "data/a.zarr/"))

@@ -54,7 +54,6 @@ def has(module: str | None) -> bool:
     return True
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_database_by_zarr_2_is_migrated_and_untouched(name: str, tmp_path: Path) -> None:
     place = tmp_path / "there" / name

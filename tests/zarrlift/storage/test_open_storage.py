@@ -276,7 +276,7 @@ def test_storage_options_never_appear_in_a_url_or_an_error():
     assert not [secret for secret in ("AKIA", "hunter22", "zzz") if secret in str(caught.value)]
 
 
-@pytest.mark.slow(one_in=11)
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize(
     ("given", "advice"),
     [

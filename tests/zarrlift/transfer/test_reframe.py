@@ -282,7 +282,6 @@ def test_a_damaged_shard_is_refused_by_name(damage, options, tmp_path) -> None:
     assert not (tmp_path / "new/a/zarr.json").exists()
 
 
-@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("options", OTHERS, ids=str)
 def test_every_bad_chunk_of_a_shard_is_named(options, tmp_path) -> None:
     source = write_sharded(tmp_path / "old")

@@ -133,7 +133,6 @@ def stored_leaves(source: Path, grid: Grid) -> np.ndarray:
     return np.array(found, dtype=np.int64)
 
 
-@pytest.mark.slow(one_in=3)
 def test_a_bad_chunk_is_told_once_and_nothing_is_made_of_its_run(
     source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

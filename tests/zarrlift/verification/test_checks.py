@@ -320,7 +320,6 @@ def verify_after(name: str, tmp_path) -> list[tuple[str, str]]:
     return sorted({(problem.node or "", problem.message) for problem in report.problems})
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("wrong", [None, 0, "AAAAAAAAAAA="], ids=["none", "another", "of a float"])
 def test_a_mask_that_is_not_the_fill_value(wrong, tmp_path, monkeypatch) -> None:
     right = xarray.encoded

@@ -187,7 +187,6 @@ def test_an_untouched_result_is_equal(result) -> None:
     assert (report.arrays, report.groups) == (3, 2)
 
 
-@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_full_verification_finds(damage: str, result) -> None:
     source, destination = result

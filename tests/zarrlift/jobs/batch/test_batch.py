@@ -252,7 +252,6 @@ def test_a_job_without_a_note_is_opened(note: str, old: Path) -> None:
     assert replace(opened, seconds=0.0) == replace(row, seconds=0.0)
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

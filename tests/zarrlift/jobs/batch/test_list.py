@@ -175,7 +175,6 @@ BAD = [
 ]
 
 
-@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("bad", BAD, ids=str)
 def test_mistakes_are_named_together_and_nothing_is_changed(old: Path, bad: Bad) -> None:
     Path("list.csv").write_text(bad.csv)
@@ -371,7 +370,6 @@ def test_an_archive_whose_job_another_process_has_open_is_left_to_it(
     assert planned.run().state == "done"
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("look", range(3))  # then it has the claim
 def test_a_job_that_another_process_removes_to_begin_again_is_no_failure(
     planned: zarrlift.Batch, monkeypatch: pytest.MonkeyPatch, look: int
