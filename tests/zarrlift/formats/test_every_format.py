@@ -58,11 +58,15 @@ def test_an_archive_is_detected_migrated_verified_and_viewed(name: str, tmp_path
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_a_damaged_document_is_refused_with_its_key(name: str, tmp_path: Path) -> None:
+def test_a_damaged_document_is_refused_with_its_key_and_a_node_of_another_format_too(
+    name: str, tmp_path: Path
+) -> None:
     write, document = ARCHIVES[name]
     write(tmp_path / "old")
     path = zarrlift.plan(tmp_path / "old").arrays[0].path
     damaged = next(file for file in (tmp_path / "old").rglob(document) if path in file.as_posix())
     damaged.write_text("{")
+    zarr.open_group(tmp_path / "old/x/y/other", mode="w", zarr_format=3 if name == "zarr2" else 2)
     problems = zarrlift.inspect(tmp_path / "old").all_problems()
     assert [each.severity for each in problems if each.key and damaged.name in each.key][:1] == ["refusal"]
+    assert [each.severity for each in problems if each.node == "x/y/other"] == ["refusal"]
