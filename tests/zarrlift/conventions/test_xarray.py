@@ -157,6 +157,18 @@ def test_a_cast_changes_the_form_of_an_attribute_that_alone_masks(
     assert (change.attributes, told) == ({"_FillValue": form}, ())
 
 
+@pytest.mark.parametrize(
+    ("data_type", "fill", "there"),
+    [("float32", -1.0, -1.0), ("float64", "NaN", "NaN"), ("int8", 7, [7])],
+)
+def test_an_attribute_that_says_the_same_takes_the_new_form(data_type: str, fill: Any, there: Any) -> None:
+    attributes = {**NAMED, "_FillValue": there}
+    change, told = recognise(node(1, attributes, data_type=data_type, fill=fill))
+    assert change.attributes is not None
+    assert change.attributes["_FillValue"] != there
+    assert (change.replaced, told) == (("/_FillValue",), ())
+
+
 def test_an_attribute_that_says_otherwise_gives_way_with_a_warning() -> None:
     change, told = recognise(node(1, {**NAMED, "_FillValue": -9}, fill=0))
     assert change.attributes == {"_FillValue": 0}
