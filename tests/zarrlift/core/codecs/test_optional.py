@@ -238,6 +238,11 @@ def test_every_name_has_a_codec() -> None:
         ({"id": "imagecodecs_zfp", "header": False}, "<f4", "without a header is not supported"),
         ({"id": "imagecodecs_jpegxr"}, "<u2", "'imagecodecs_jpegxr' of imagecodecs is not supported"),
         ({"id": "imagecodecs_jpeg", "tables": "AAAA"}, "|u1", "separate tables"),
+        ({"id": "imagecodecs_tiff", "asrgb": True}, "<u2", "with asrgb is not supported"),
+        *(
+            ({"id": "imagecodecs_tiff", "index": index}, "<u2", "needs the number of an image")
+            for index in (-1, True, [0, 1], "0")
+        ),
     ],
 )
 def test_what_cannot_be_decoded_is_refused_before_a_chunk_is_read(
@@ -458,25 +463,6 @@ def test_directories_that_overlap_are_not_read_again_and_again(monkeypatch: pyte
     monkeypatch.setattr(tiff_directories, "_tags", lambda *given: read.append(given[-1]) or tags_of(*given))
     assert tiff_bytes(bytes(data), None) is None
     assert read == [60_000]
-
-
-@pytest.mark.parametrize(
-    ("configuration", "told"),
-    [
-        ({"asrgb": True}, "with asrgb is not supported"),
-        ({"index": -1}, "needs the number of an image"),
-        ({"index": True}, "needs the number of an image"),
-        ({"index": [0, 1]}, "needs the number of an image"),
-        ({"index": "0"}, "needs the number of an image"),
-    ],
-)
-def test_other_readings_of_a_file_are_refused_before_a_chunk_is_read(
-    configuration: dict[str, Any], told: str
-) -> None:
-    compressor = {"id": "imagecodecs_tiff", **configuration}
-    document = {"shape": [4], "dtype": "<u2", "order": "C", "filters": None, "compressor": compressor}
-    _, _, problems = read_chain(document, np.dtype("<u2"))
-    assert told in str(problems[0])
 
 
 @pytest.mark.parametrize(
