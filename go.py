@@ -35,7 +35,7 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 
 DEMO = Path("demo")
-OCEAN = Path("fixtures", "zarr_v2", "zarr-2.18", "people", "ocean.zarr")
+OCEAN = Path("fixtures", "zarr_v2", "zarr-2.18", "people", "ocean.zarr.zip")
 PYRAMIDS = Path("fixtures", "n5", "java-3.5.1", "multiscale.n5.zip")
 SHOW = """
 import sys, zarr, zarrlift
@@ -139,9 +139,9 @@ def demo():
     shutil.rmtree(DEMO, ignore_errors=True)
     names = ("ocean.zarr", "ocean-v3.zarr", "images.n5", "images-v3.zarr")
     ocean, ocean_v3, images, images_v3 = (DEMO / name for name in names)
-    shutil.copytree(OCEAN, ocean)
-    with zipfile.ZipFile(PYRAMIDS) as packed:
-        packed.extractall(images)
+    for packed, place in ((OCEAN, ocean), (PYRAMIDS, images)):
+        with zipfile.ZipFile(packed) as archive:
+            archive.extractall(place)
     zarrlift("inspect", ocean)
     zarrlift("migrate", ocean, ocean_v3)
     zarrlift("verify", ocean, ocean_v3, "--full")
