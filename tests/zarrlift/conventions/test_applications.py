@@ -116,6 +116,27 @@ def test_xarray_opens_the_same_tree(migrated) -> None:
         xarray.testing.assert_identical(before.load(), after.load())
 
 
+def test_xarray_writes_its_masks_the_same_way(tmp_path) -> None:
+    """The attribute that stands for a mask is the one that xarray itself writes on v3."""
+    source = archive("applications/climate").path
+    zarrlift.migrate(source, tmp_path / "ours")
+    with xarray.open_zarr(source, chunks=None, zarr_format=2) as before:
+        for name in ("heat", "count", "bright", "took", "seen"):
+            one = before[[name]].reset_coords(drop=True).load()
+            for variable in one.variables.values():
+                for key in ("compressors", "filters"):
+                    variable.encoding.pop(key, None)
+            one.to_zarr(tmp_path / "theirs" / name, zarr_format=3, consolidated=False)
+            with (
+                xarray.open_zarr(tmp_path / "ours", chunks=None, decode_cf=False) as ours,
+                xarray.open_zarr(
+                    tmp_path / "theirs" / name, chunks=None, decode_cf=False, consolidated=False
+                ) as theirs,
+            ):
+                mine, other = ours[name].attrs["_FillValue"], theirs[name].attrs["_FillValue"]
+                assert mine == other or (np.isnan(mine) and np.isnan(other)), name
+
+
 OTHERS = [
     (what, name, in_place)
     for what, name in (

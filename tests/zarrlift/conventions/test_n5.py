@@ -132,6 +132,21 @@ def test_verification_knows_what_was_added(lifted):
     assert {problem.node for problem in report.problems} <= {"paintera/labels/data/s0"}
 
 
+def test_a_translation_says_where_the_same_place_lies_in_each_level():
+    """The centre of a level's first voxel is that of the voxels it is the mean of."""
+    for found in IMAGES.values():
+        first, *more = (
+            (
+                dataset["coordinateTransformations"][0]["scale"],
+                dataset["coordinateTransformations"][1]["translation"],
+            )
+            for dataset in found["multiscales"][0]["datasets"]
+        )
+        for scale, translation in more:
+            for size, start, full, origin in zip(scale, translation, *first, strict=True):
+                assert start - size / 2 == pytest.approx(origin - full / 2)
+
+
 def test_axes_are_named_unasked_and_kept_axes_are_named_in_their_order(tmp_path):
     for axes, names in (("reversed", ["z", "y", "x"]), ("kept", ["x", "y", "z"])):
         zarrlift.migrate(MULTISCALE.path, tmp_path / axes, axes=axes)

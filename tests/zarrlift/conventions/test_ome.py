@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -622,3 +623,62 @@ def test_every_value_is_equal(results) -> None:
 def test_the_result_of_an_older_archive_validates(path: str, results) -> None:
     """Except of `v01`, whose channels lack what 0.1 required of them too."""
     yaozarrs.validate_zarr_store(str(results["older"][1] / path))
+
+
+def test_numbers_as_paths_are_no_difference(tmp_path: Path) -> None:
+    source, result = tmp_path / "source.zarr", tmp_path / "new.zarr"
+    shutil.copytree(fixture("zarr_v2/applications/plate").path, source)
+    (source / ".zmetadata").unlink(missing_ok=True)
+    _edit_number(source / "A/1/.zattrs", lambda found: found["well"]["images"][0])
+    _edit_number(source / "A/1/0/.zattrs", lambda found: found["multiscales"][0]["datasets"][0])
+    assert zarrlift.migrate(source, result).ok
+    assert zarrlift.verify(source, result).ok
+    _edit(result / "A/1/0/zarr.json", lambda ome: ome["multiscales"][0]["datasets"][0].update(path="1"))
+    assert not zarrlift.verify(source, result).ok
+
+
+def _edit_number(document: Path, entry: Callable[[Any], Any]) -> None:
+    """Make the path of an entry a number, as ez_zarr does."""
+    content = json.loads(document.read_text())
+    entry(content)["path"] = int(entry(content)["path"])
+    document.write_text(json.dumps(content))
+
+
+def test_the_arrays_of_an_image_that_cannot_be_converted_are_migrated(tmp_path: Any) -> None:
+    source, result = tmp_path / "source.zarr", tmp_path / "out.zarr"
+    shutil.copytree(fixture("zarr_v2/applications/plate").path, source)
+    document = source / "A/1/0/.zattrs"
+    attributes = json.loads(document.read_text())
+    attributes["multiscales"][0]["datasets"][0]["path"] = "elsewhere"
+    document.write_text(json.dumps(attributes))
+    (source / ".zmetadata").unlink(missing_ok=True)
+    outcome = zarrlift.migrate(source, result, verify="full")
+    assert outcome.ok
+    warnings = [p for p in outcome.plan.all_problems() if p.node == "A/1/0"]
+    assert [(p.severity, "no such array" in p.message) for p in warnings] == [("warning", True)]
+    kept = json.loads((result / "A/1/0/zarr.json").read_text())["attributes"]
+    assert kept == attributes
+    assert "ome" in json.loads((result / "A/1/zarr.json").read_text())["attributes"]
+    assert zarrlift.verify(source, result).ok
+    named = Recipe(base=ArrayRecipe(conventions=("auto", "ome")))
+    refused = {one.path for one in zarrlift.plan(source, tmp_path / "other.zarr", recipe=named).refusals}
+    assert {"A/1/0", "A/1/0/0"} <= refused
+
+
+@pytest.mark.parametrize("name", ["plate", "series", "ome_older"])
+def test_the_result_of_0_6_equals_its_source(name: str, tmp_path) -> None:
+    source = fixture(f"applications/{name}").path
+    assert zarrlift.migrate(source, tmp_path / "new", recipe=NEWEST).ok
+    assert zarrlift.verify(source, tmp_path / "new").ok
+
+
+def test_the_result_validates_where_a_list_was_empty(tmp_path) -> None:
+    source, out = tmp_path / "old.zarr", tmp_path / "new.zarr"
+    shutil.copytree(fixture("zarr-2.18/people/cells").path, source)
+    attributes = json.loads((source / ".zattrs").read_text())
+    attributes["multiscales"][0]["coordinateTransformations"] = []
+    (source / ".zattrs").write_text(json.dumps(attributes))
+    (source / ".zmetadata").unlink(missing_ok=True)
+    assert zarrlift.migrate(source, out).ok
+    yaozarrs.validate_zarr_store(str(out))
+    assert zarrlift.verify(source, out, full=True).ok

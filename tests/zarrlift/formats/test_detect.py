@@ -410,3 +410,14 @@ def test_a_zip_file_that_is_named_as_a_directory_is_named_with_its_url() -> None
         zarrlift.inspect(place)
     found = zarrlift.inspect(f"zip::{place}")
     assert [node.path for node in found.nodes] == [""]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_archive_is_found_below_folders_that_no_document_makes(name, tmp_path):
+    shutil.copytree(archive(name).path, tmp_path / "it/lies/here")
+    assert detect(open_storage(tmp_path / "it")) == NAMES[archive(name).format]
+
+
+def test_files_that_tifffile_refers_to_are_refused_by_name() -> None:
+    told = refused(unpacked("zarr_v2/zarr-2.18-tiff/tiff") / "sequence/references.json")
+    assert "is a file of references" in told

@@ -249,6 +249,14 @@ def test_in_place_only_metadata_is_added(tmp_path: Path, path: str) -> None:
     assert found.tobytes().hex() == recorded_of()[path]["values"]
 
 
+def test_a_result_with_kept_codecs_can_be_migrated_on(tmp_path: Path) -> None:
+    kept, plain = tmp_path / "kept.zarr", tmp_path / "plain.zarr"
+    assert zarrlift.migrate(optional() / CODECS / "zfpy/axes2", kept, recipe=recipe_of(codecs="keep")).ok
+    outcome = zarrlift.migrate(kept, plain, recipe=recipe_of(codecs="zstd:3"), verify="full")
+    assert outcome.ok, outcome.problems
+    assert np.array_equal(zarr.open_array(plain, mode="r")[...], zarr.open_array(kept, mode="r")[...])
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -260,6 +268,15 @@ def test_in_place_only_metadata_is_added(tmp_path: Path, path: str) -> None:
 def test_no_chunk_is_encoded_by_such_a_codec(options: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         zarrlift.plan(optional() / CODECS / "zfpy/f4_rate", recipe=recipe_of(**options))
+
+
+def test_a_chunk_that_is_cut_short_is_named_with_what_to_do(tmp_path: Path) -> None:
+    for path, chunk in (("zfpy/f4_accuracy", "0.0.0"), ("pcodec/f8", "1.1"), ("images/jpeg2k_u2", "1.0")):
+        source = tmp_path / path
+        shutil.copytree(optional() / CODECS / path, source)
+        (source / chunk).write_bytes((source / chunk).read_bytes()[:-16])
+        (problem,) = zarrlift.migrate(source, tmp_path / "new" / path).problems
+        assert (problem.key, "backup" in str(problem.advice)) == (chunk, True)
 
 
 # Arrays of Zarr v2 whose chunks are TIFF files, as imagecodecs and tifffile write them.
@@ -275,6 +292,13 @@ def test_a_copy_of_tiff_files_has_the_values_that_zarr_2_reads(tmp_path: Path) -
     outcome = zarrlift.migrate(tiff() / CODECS, tmp_path / "new.zarr", verify="full")
     assert outcome.ok, outcome.problems
     assert seen(tmp_path / "new.zarr") == recorded_tiff(CODECS)
+
+
+@pytest.mark.slow
+def test_a_view_shows_the_same_values() -> None:
+    for path, expected in recorded_tiff(CODECS).items():
+        values = zarrlift.open_array(tiff() / CODECS, path=path)[...]
+        assert values.astype(values.dtype.newbyteorder("<")).tobytes().hex() == expected["values"], path
 
 
 def test_chunks_are_neither_kept_nor_left_in_place(tmp_path: Path) -> None:

@@ -150,6 +150,27 @@ def test_zarr_reads_every_node_from_the_root_document_alone(tmp_path: Path) -> N
     assert group["a/deep/deeper/x"].metadata.fill_value == 7
 
 
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part:UserWarning")
+def test_it_says_what_zarr_itself_would(tmp_path: Path) -> None:
+    import zarr
+
+    documents = example_tree()
+    write(tmp_path, documents)
+    zarr.consolidate_metadata(tmp_path, zarr_format=3)
+    theirs = json.loads((tmp_path / "zarr.json").read_text())["consolidated_metadata"]
+    ours = consolidate(documents)["consolidated_metadata"]
+    assert {key: ours[key] for key in ("kind", "must_understand")} == {
+        "kind": "inline",
+        "must_understand": False,
+    }
+    assert ours.keys() == theirs.keys()
+    assert ours["metadata"].keys() == theirs["metadata"].keys()
+    for path, mine in ours["metadata"].items():
+        other = theirs["metadata"][path]
+        assert mine.get("consolidated_metadata") == other.get("consolidated_metadata")
+        assert mine["attributes"] == other["attributes"]
+
+
 def test_consolidating_twice_equals_once() -> None:
     once = {**example_tree(), "": consolidate(example_tree())}
     assert consolidate(once) == once[""]

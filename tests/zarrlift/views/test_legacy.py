@@ -296,3 +296,12 @@ def test_a_group_and_an_array_are_opened_by_type() -> None:
         zarrlift.open_array(OCEAN)
     with pytest.raises(UsageError, match="is an array"):
         zarrlift.open_group(OCEAN, path="crs")
+
+
+def test_xarray_reads_a_view() -> None:
+    import xarray
+
+    store = zarrlift.open(OCEAN).store
+    shown = xarray.open_zarr(store, consolidated=None)
+    assert shown["sst"].dims == ("time", "lat", "lon")
+    xarray.testing.assert_equal(shown.load(), xarray.open_zarr(OCEAN).load())

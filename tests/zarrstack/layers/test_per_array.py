@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+import xarray
 import zarr
 from tests.support.example_layers import Mask
 from tests.support.stores import Noted, got, listed
@@ -237,6 +238,13 @@ def test_creating_such_an_array_removes_consolidated_metadata_first(store, repla
     assert opened.metadata.consolidated_metadata is not None, "it was opened before"
 
 
+def test_xarray_reads_such_arrays_beside_others(store):
+    for name, layers in (("a", [ENTRY]), ("b", ())):
+        create(store, layers, name, dimension_names=["y", "x"])
+    data = xarray.open_zarr(zarrstack.open_group(store, mode="r").store, consolidated=False)
+    assert {name: (each.values == DATA).all() for name, each in data.items()} == {"a": True, "b": True}
+
+
 def test_consolidated_metadata_that_was_read_before_is_not_written_again(store):
     create(store, (), "b")
     consolidate(store)
@@ -309,6 +317,17 @@ def test_deleting_a_group_takes_everything_along(either):
     array = create(either)
     del zarr.open_group(array.store)["g"]
     assert [key for key in keys(either) if key != "zarr.json"] == []
+
+
+def test_shapes_that_the_layers_can_follow_are_written(store):
+    create(store)
+    array = zarrstack.open(store, path="g/a")
+    array.resize((4, 12))
+    array[:, 8:] = 1
+    again = zarrstack.open(store, path="g/a", mode="r")
+    assert again.shape == (4, 12)
+    assert (again[:, :8] == DATA[:4]).all()
+    assert (again[:, 8:] == 1).all()
 
 
 def test_a_shape_that_a_layer_cannot_follow_is_refused_before_anything_is_written(store):

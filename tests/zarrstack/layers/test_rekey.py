@@ -172,6 +172,21 @@ def test_a_v2_archive_is_an_archive_with_default_keys_above() -> None:
     asyncio.run(run())
 
 
+def test_a_v3_archive_with_v2_keys_may_have_any_names() -> None:
+    below: dict = {}
+    arrays = {"c": 2, "g/0": 1, "g/c0/data": 3}
+    layer = Rekey(MemoryStore(below), rules=[Chunks(below=DOTS, arrays=arrays)])
+    root = zarr.open_group(layer, mode="w")
+    for path, ndim in arrays.items():
+        root.create_array(path, shape=(4,) * ndim, chunks=(2,) * ndim, dtype="i2")[...] = 7
+    assert {"c/c.1.1", "g/0/c.0", "g/c0/data/c.0.1.0"} <= set(below)
+    reopened = zarr.open_group(Rekey(MemoryStore(below), rules=layer.options["rules"]), mode="r")
+    assert all((reopened[path][...] == 7).all() for path in arrays)
+    assert sorted(name for name, _ in reopened.members(max_depth=None)) == [
+        "c", "g", "g/0", "g/c0", "g/c0/data",
+    ]  # fmt: skip
+
+
 # -- rules as data ----------------------------------------------------------------------------------
 
 

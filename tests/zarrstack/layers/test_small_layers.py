@@ -6,10 +6,12 @@ import asyncio
 import dataclasses
 import pickle
 
+import numpy as np
 import pytest
+import zarr
 from tests.support.stores import PROTOTYPE
 from zarr.buffer import cpu
-from zarr.storage import MemoryStore
+from zarr.storage import LocalStore, MemoryStore
 
 from zarrstack import Cache, Log, ReadOnly, Retry, Sharding, Throttle, WriteBack, stack
 from zarrstack.base.descend import serves_sync
@@ -118,6 +120,24 @@ def test_it_cannot_be_turned_back():
     with pytest.raises(UsageError, match="read-only"):
         store.with_read_only(False)
     assert pickle.loads(pickle.dumps(store)) == store
+
+
+def test_zarr_reads_and_writes_nothing(tmp_path):
+    array = zarr.create_array(LocalStore(tmp_path), name="a", shape=(4,), chunks=(2,), dtype="i4")
+    array[:] = [1, 2, 3, 4]
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    store = stack(LocalStore(tmp_path), ReadOnly())
+    read = zarr.open_array(store, path="a", mode="r")
+    np.testing.assert_array_equal(read[:], [1, 2, 3, 4])
+    for attempt in (
+        lambda: zarr.open_array(store, path="a", mode="r+"),
+        lambda: zarr.open_group(store, mode="w"),
+        lambda: zarr.create_array(store, name="b", shape=(1,), dtype="i4"),
+        lambda: read.resize((2,)),
+    ):
+        with pytest.raises(ValueError, match=r"read-only|read only"):
+            attempt()
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
 class TestReadingPart(LayerTests):

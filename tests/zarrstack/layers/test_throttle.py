@@ -120,6 +120,13 @@ def test_at_most_so_many_are_in_flight_over_several_event_loops():
     assert 1 <= busy.most <= 3
 
 
+async def test_one_loop_fills_all_places():
+    busy = Busy()
+    store = stack(MemoryStore(), Throttle(in_flight=3), busy)
+    await asyncio.gather(*(store.get(str(number), PROTOTYPE) for number in range(20)))
+    assert busy.most == 3
+
+
 async def test_first_come_first_served():
     gate, order = Places(1), []
 

@@ -559,3 +559,16 @@ def test_hdmf_zarrs_own_conversion_fails_on_a_whole_session(tmp_path: Path) -> N
     """Why there is another one: should this ever succeed, compare with it above."""
     source = fixture("0.13", "session") / "session.nwb.zarr"
     assert "Found bad link" in ask("--convert", source, tmp_path / "theirs.nwb.zarr")
+
+
+@pytest.mark.slow
+def test_verify_looks_at_every_value_of_both(tmp_path: Path) -> None:
+    source = fixture("0.13", "session") / "session.nwb.zarr"
+    assert zarrlift.migrate(source, tmp_path / "result.zarr").ok
+    assert zarrlift.verify(source, tmp_path / "result.zarr", full=True).ok
+    edit(
+        tmp_path / "result.zarr" / "acquisition/second/zarr.json",
+        lambda found: found["attributes"]["_LINKS"][0].update(path="/acquisition/first/timestamps"),
+    )
+    report = zarrlift.verify(source, tmp_path / "result.zarr", full=True)
+    assert [node for node, _ in report.differences if node] == ["acquisition/second"]

@@ -326,6 +326,55 @@ def test_a_damaged_stream_is_not_rewrapped(case):
 # ----- what the two libraries judge differently
 
 
+def declaring_too_many(literals: int, distances: int) -> bytes:
+    """A raw deflate stream of "aaaaa", whose block declares so many codes (RFC 1951, 3.2.7), uses three."""
+    lengths = [0] * (literals + distances)
+    lengths[ord("a")] = lengths[256] = lengths[literals] = 1
+    bits = [1, 0, 1]  # the last block, with codes of its own
+    for number, width in ((literals - 257, 5), (distances - 1, 5), (15, 4)):
+        bits += [number >> place & 1 for place in range(width)]
+    order = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15)
+    for symbol in order:  # lengths 0 and 1 take one bit each
+        bits += [int(symbol in (0, 1)), 0, 0]
+    bits += lengths
+    bits += [0, 0, 0, 0, 0, 1]
+    bits += [0] * (-len(bits) % 8)
+    return bytes(
+        sum(bit << place for place, bit in enumerate(bits[at : at + 8])) for at in range(0, len(bits), 8)
+    )
+
+
+def test_codes_that_are_declared_and_never_used_are_the_only_known_difference():
+    trailer = struct.pack("<II", zlib.crc32(b"aaaaa"), 5)
+    for literals, distances, alike in ((257, 1, True), (286, 30, True), (288, 1, False), (257, 32, False)):
+        member = deflate.GZIP_HEADER + declaring_too_many(literals, distances) + trailer
+        told = [
+            with_library(name, deflate.gzip_decompress, member, Size(5, exact=True)) for name in LIBRARIES
+        ]
+        assert (told[0] == told[1]) is alike
+        assert told[1] == b"aaaaa"
+
+
+def stored_member(plain: bytes) -> bytes:
+    """A gzip member of stored blocks (RFC 1951, 3.2.4), whose length is known beforehand."""
+    most = 65_535
+    parts = [plain[start : start + most] for start in range(0, len(plain), most)]
+    blocks = [struct.pack("<BHH", part is parts[-1], len(part), len(part) ^ 0xFFFF) + part for part in parts]
+    return deflate.GZIP_HEADER + b"".join(blocks) + struct.pack("<II", zlib.crc32(plain), len(plain))
+
+
+@pytest.mark.parametrize("beyond", [-9, -8, -4, -1, 0, 1, 100_000])
+def test_a_first_trailer_is_found_wherever_it_lies_in_a_large_payload(beyond: int) -> None:
+    """The payload is searched piece by piece; a trailer may lie across two of them."""
+    at = 4 * deflate._PIECE + beyond
+    plain = np.random.default_rng(7).integers(0, 256, at - 10 - 5 * (at // 65_540 + 1), np.uint8).tobytes()
+    member = stored_member(plain)
+    assert len(member) == at + 8
+    assert bytes(deflate.gzip_decompress(member, Size(len(plain), exact=True))) == plain
+    with pytest.raises(ChunkError):
+        deflate.gzip_decompress(member + b"garbage" + member[-8:], Size(len(plain), exact=True))
+
+
 @given(
     data=st.data(), length=st.sampled_from([4, 8]), piece=st.integers(1, 5), few=st.sampled_from([0, 1, 64])
 )

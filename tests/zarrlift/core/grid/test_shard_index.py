@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.documents import of_three
 
 from zarrstack.core.crc32c import crc32c
 from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError
@@ -194,3 +195,78 @@ def test_an_index_without_a_byte_order_is_little_endian(codec):
     form = IndexFormat.from_json({"index_codecs": [codec, "crc32c"]})
     assert form == IndexFormat(endian="little", checksum=True)
     assert form.to_json()["index_codecs"][0] == BYTES
+
+
+INNER = 2 * 3 * 2  # bytes of an inner chunk of uint16
+
+
+@forms
+class TestReaders:
+    """A shard of (4, 6) uint16 with inner chunks (2, 3), one of them missing, in odd places."""
+
+    values = np.arange(24, dtype="<u2").reshape(4, 6)
+
+    def sharded(self, form):
+        inner = [{"name": "bytes", "configuration": {"endian": "little"}}]
+        configuration = {"chunk_shape": [2, 3], "codecs": inner} | form.to_json()
+        return of_three(
+            "uint16",
+            7,
+            shape=[4, 6],
+            chunk_grid={"name": "regular", "configuration": {"chunk_shape": [4, 6]}},
+            codecs=[{"name": "sharding_indexed", "configuration": configuration}],
+        )
+
+    def shard(self, form):
+        first = form.size((2, 2)) if form.location == "start" else 0
+        index = ShardIndex.empty((2, 2))
+        body = bytearray()
+        for place in ((1, 1), (0, 0), (0, 1)):
+            body += b"gap"
+            index.offsets[place], index.lengths[place] = first + len(body), INNER
+            rows, columns = (slice(n * at, n * at + n) for n, at in zip((2, 3), place, strict=True))
+            body += self.values[rows, columns].tobytes()
+        encoded = index.to_bytes(form)
+        data = encoded + bytes(body) if form.location == "start" else bytes(body) + encoded
+        index.check(len(data), form)
+        return data
+
+    @property
+    def expected(self):
+        result = self.values.copy()
+        result[2:, :3] = 7
+        return result
+
+    def test_zarr_python_finds_every_chunk(self, form):
+        from zarr import open_array
+        from zarr.core.buffer import default_buffer_prototype
+        from zarr.storage import MemoryStore
+
+        content = {"zarr.json": self.sharded(form), "c/0/0": self.shard(form)}
+        of_bytes = default_buffer_prototype().buffer.from_bytes
+        store = MemoryStore({key: of_bytes(value) for key, value in content.items()})
+        assert np.array_equal(open_array(store, mode="r")[...], self.expected)
+
+    def test_tensorstore_finds_every_chunk(self, form):
+        import tensorstore
+
+        context = tensorstore.Context()
+        kvstore = tensorstore.KvStore.open({"driver": "memory"}, context=context).result()
+        kvstore.write("zarr.json", self.sharded(form)).result()
+        kvstore.write("c/0/0", self.shard(form)).result()
+        spec = {"driver": "zarr3", "kvstore": {"driver": "memory"}}
+        opened = tensorstore.open(spec, context=context, open=True).result()
+        assert np.array_equal(opened.read().result(), self.expected)
+
+    def test_what_zarr_python_wrote_is_found(self, form):
+        from zarr import open_array
+        from zarr.core.buffer import default_buffer_prototype
+        from zarr.storage import MemoryStore
+
+        store = MemoryStore({"zarr.json": default_buffer_prototype().buffer.from_bytes(self.sharded(form))})
+        open_array(store, mode="r+")[...] = self.expected
+        data = store._store_dict["c/0/0"].to_bytes()
+        index = ShardIndex.from_bytes(data[form.place((2, 2), len(data))], (2, 2), form)
+        index.check(len(data), form)
+        assert index.present.tolist() == [[True, True], [False, True]]
+        assert data[index.get((1, 1))] == self.values[2:, 3:].tobytes()

@@ -437,3 +437,8 @@ def test_blocks_of_every_writer_and_random_bytes_are_not_shards() -> None:
         for array in one.arrays.values():
             data = storage.get("/".join(filter(None, (array.path, *["0"] * len(array.shape)))))
             assert data is None or not is_shard(data), array
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_an_index_of_many_missing_chunks_is_recognised(form: IndexFormat) -> None:
+    assert is_shard(shard([None] * 5000 + [BLOCK] + [None] * 5000, form))

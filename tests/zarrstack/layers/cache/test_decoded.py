@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import pickle
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +17,7 @@ from tests.support.stores import Hours
 from zarr.buffer import cpu
 from zarr.codecs import BytesCodec, Crc32cCodec, TransposeCodec, ZstdCodec
 from zarr.core.codec_pipeline import BatchedCodecPipeline
-from zarr.storage import MemoryStore, WrapperStore
+from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 import zarrstack
 from zarrstack import Cache, Log, PerArray, Retry, Sharding, WriteBack, stack
@@ -332,6 +333,28 @@ def test_a_write_during_the_decoding_is_not_lost(monkeypatch):
     monkeypatch.setattr(DecodedChunks, "decode", decode)
     assert array[0, 0] == DATA[0, 0]  # as it was when the read began
     assert array[0, 0] == DATA[4, 3]
+
+
+def _write_elsewhere(place: str, folder: str) -> None:
+    cache = Cache(LocalStore(place), disk=folder)
+    zarr.open_array(cache, path="a")[0, 0] = -5
+    cache.close()
+
+
+def test_a_process_that_shares_the_folder_changes_a_chunk(tmp_path):
+    below = LocalStore(tmp_path / "store")
+    written(below)
+    cache = Cache(below, disk=tmp_path / "tier")
+    array = opened(cache)
+    for _ in range(2):
+        np.testing.assert_array_equal(array[...], DATA)
+    other = multiprocessing.get_context("spawn").Process(
+        target=_write_elsewhere, args=(str(tmp_path / "store"), str(tmp_path / "tier"))
+    )
+    other.start()
+    other.join()
+    assert other.exitcode == 0
+    assert array[0, 0] == -5
 
 
 STEPS = st.lists(

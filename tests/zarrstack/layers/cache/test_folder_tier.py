@@ -296,6 +296,14 @@ async def test_a_part_of_a_damaged_block_is_never_served(open_cache, tmp_path, b
     assert (store.figures().damaged, store.figures().misses) == (1, 2)
 
 
+async def test_a_part_past_the_end_of_a_record_is_asked_below(open_cache, below) -> None:
+    await below.set("a/large", buffer(LARGE))
+    store = open_cache(disk_bytes=3_000_000)
+    await read(store, "a/large")
+    assert await read(store, "a/large", OffsetByteRequest(len(LARGE))) == b""
+    assert (store.figures().damaged, store.figures().misses) == (0, 2)
+
+
 async def test_a_record_under_the_name_of_another_is_never_served(open_cache, tmp_path) -> None:
     store = open_cache()
     await read(store, "a/1")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import textwrap
 
 import pytest
 from tests.support.stores import PROTOTYPE
 from tests.support.stores import buffer as value
-from zarr.storage import MemoryStore
+from zarr.storage import LocalStore, MemoryStore
 
-from zarrstack import Cache
+from zarrstack import Cache, stack
 
 KEYS = ["a/c/0", "a/c/10", "a/zarr.json", "ab/c/0", "zarr.json"]
 
@@ -73,6 +76,23 @@ def test_a_single_key_is_forgotten_and_its_missing_answer_too(options):
     assert read(cache, "a/c/1") == b"there"
 
 
+def test_a_read_in_progress_is_not_cached():
+    class Slow(MemoryStore):
+        async def get(self, key, prototype=None, byte_range=None):
+            found = await super().get(key, prototype, byte_range)
+            if not self.__dict__.get("done"):
+                self.done = True
+                cache.invalidate("a")
+                await self.set(key, value(b"new"))
+            return found
+
+    below = Slow()
+    asyncio.run(below.set("a/c/0", value(b"old")))
+    cache = Cache(below)
+    assert read(cache, "a/c/0") == b"old"
+    assert read(cache, "a/c/0") == b"new"
+
+
 def test_other_sources_in_the_folder_keep_their_values(tmp_path):
     caches = [Cache(MemoryStore(), disk=tmp_path / "cache", source=name) for name in ("x", "y")]
     for cache in caches:
@@ -82,3 +102,31 @@ def test_other_sources_in_the_folder_keep_their_values(tmp_path):
     caches[0].clear_cache()
     assert len(files(tmp_path / "cache")) == 1
     assert [read(cache, "a/c/0") for cache in caches] == [b"new", b"old"]
+
+
+def test_all_processes_forget(tmp_path):
+    below = LocalStore(tmp_path / "x")
+    change_behind(below, b"old")
+    cache = Cache(below, disk=tmp_path / "cache")
+    assert read(cache, "a/c/0") == b"old"
+    change_behind(below, b"new")
+    code = f"""
+        import asyncio
+        from zarr.storage import LocalStore
+        from zarrstack import Cache
+        cache = Cache(LocalStore({str(tmp_path / "x")!r}), disk={str(tmp_path / "cache")!r})
+        cache.clear_cache()
+    """
+    assert read(cache, "a/c/0") == b"old"
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+    assert read(cache, "a/c/0") == b"new"
+
+
+def test_a_read_only_cache_can_be_emptied(options):
+    below = MemoryStore()
+    change_behind(below, b"old")
+    cache = stack(below, Cache(**options)).with_read_only(True)
+    assert read(cache, "a/c/0") == b"old"
+    change_behind(below, b"new")
+    cache.clear_cache()
+    assert read(cache, "a/c/0") == b"new"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import tempfile
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.chances import fewer
 from tests.support.stores import PROTOTYPE, Counted, Hours, buffer, read
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
@@ -78,6 +82,24 @@ async def test_a_range_is_read_from_below_once_and_never_as_the_whole(part) -> N
     assert await read(store, "a/0") == b"0123456789"
 
 
+@given(data=st.binary(max_size=12), start=st.integers(0, 14), size=st.integers(1, 14))
+def test_a_whole_value_serves_its_ranges_as_the_store_below_does(data, start, size) -> None:
+    below = filled(a_0=data)
+    store = Cache(below)
+    parts = (
+        RangeByteRequest(start, start + size),
+        OffsetByteRequest(start),
+        SuffixByteRequest(max(1, len(data))),
+    )
+
+    async def body():
+        await read(store, "a/0")
+        for part in parts:
+            assert await read(store, "a/0", part) == await read(below, "a/0", part)
+
+    run(body)
+
+
 @pytest.mark.parametrize(
     "key", ["", "/", "/a", "a/", "a//0", "//a", ".", "..", "./a", "a/.", "a/./0", "a/../b", "../a", "a/.."]
 )
@@ -100,6 +122,13 @@ def test_a_key_with_one_spelling_has_a_place(key) -> None:
         change.end(change.begin())
         assert place.stamp() != before
         before = place.stamp()
+
+
+async def test_odd_requests_are_left_to_the_store_below() -> None:
+    store = Cache(filled(a_0=b"0123456789"))
+    await read(store, "a/0")
+    with pytest.raises((TypeError, ValueError), match="Unexpected byte_range"):
+        await store.get("a/0", PROTOTYPE, (0, 2))
 
 
 async def test_what_is_cached_cannot_be_written_to() -> None:
@@ -170,6 +199,26 @@ async def test_of_two_writes_at_once_none_is_kept() -> None:
     assert await read(store, "a/0") == await read(below, "a/0")
 
 
+async def test_a_write_into_a_folder_that_is_being_removed_is_not_kept() -> None:
+    below = filled()
+    store = Cache(below)
+
+    class Slow(Counted):
+        async def set(self, key, value, byte_range=None):
+            await super().set(key, value)
+            await self.delete_dir("a")
+            self._order = "removed last"
+
+    store = Cache(slow := Slow())
+    place = store._state.versions.place("a")
+    writing = asyncio.create_task(store.set("a/0", buffer(b"new")))
+    await asyncio.sleep(0)
+    begun = place.begin()
+    await writing
+    place.end(begun)
+    assert await read(store, "a/0") == await read(slow, "a/0") is None
+
+
 async def test_a_cancelled_write_leaves_nothing_that_is_untrue() -> None:
     """The thread of a LocalStore goes on writing after its caller was cancelled."""
 
@@ -208,6 +257,17 @@ async def test_a_write_that_failed_is_not_kept() -> None:
         await store.set("a/0", buffer(b"new"))
     below.fails = None
     assert await read(store, "a/0") == b"old"
+
+
+async def test_an_error_is_no_missing_key() -> None:
+    """A failed read is told to whoever asked, and the next one asks again."""
+    below = filled(a_0=b"0")
+    store = Cache(below)
+    below.fails = OSError("no")
+    with pytest.raises(OSError, match="no"):
+        await read(store, "a/0")
+    below.fails = None
+    assert await read(store, "a/0") == b"0"
 
 
 # -- age ------------------------------------------------------------------------------------------
@@ -262,6 +322,13 @@ async def test_a_value_larger_than_the_budget_is_passed_on_and_evicts_nothing() 
 
 
 # -- one fetch --------------------------------------------------------------------------------------
+
+
+async def test_readers_of_one_key_share_one_fetch() -> None:
+    below = filled(a_0=b"0")
+    store = Cache(below)
+    assert await asyncio.gather(*(read(store, "a/0") for _ in range(20))) == [b"0"] * 20
+    assert below.calls["get"] == 1
 
 
 @pytest.mark.parametrize("how", ["event loops", "threads"])
@@ -332,6 +399,20 @@ async def test_a_blocking_reader_never_waits_for_an_event_loop() -> None:
     assert await slow == b"0"
 
 
+async def test_whoever_saw_a_write_end_is_not_given_an_older_fetch() -> None:
+    below = filled(a_0=b"old")
+    store = Cache(below, keep_writes=False)
+    below.hold()
+    early = asyncio.create_task(read(store, "a/0"))
+    await below.reached.wait()
+    await store.set("a/0", buffer(b"new"))
+    late = asyncio.create_task(read(store, "a/0"))
+    await asyncio.sleep(0)
+    below.gate.set()
+    assert await late == b"new"
+    assert await early == b"old"
+
+
 # -- a store like others ------------------------------------------------------------------------------
 
 
@@ -344,6 +425,27 @@ async def test_a_read_only_copy_shares_what_is_cached() -> None:
     assert await read(copy, "a/0") == b"0"
     assert copy.figures() == store.figures()
     assert copy.figures().hits == 1
+
+
+def test_what_arrives_in_another_process_has_the_options_and_an_empty_memory(tmp_path) -> None:
+    store = Cache(LocalStore(tmp_path / "a"), memory_bytes=5, disk=tmp_path / "tier", ttl=9, negative=False)
+    arrived = pickle.loads(pickle.dumps(store))
+    assert arrived == store
+    assert arrived.figures().memory_entries == 0
+    assert Cache.from_json(store.to_json(), LocalStore(tmp_path / "a")) == store
+
+
+def test_an_array_is_read_from_below_once(tmp_path) -> None:
+    below = Counted()
+    array = zarr.create_array(below, shape=(20, 20), chunks=(2, 2), dtype="i4", fill_value=0)
+    array[:10] = np.arange(200).reshape(10, 20)
+    store = stack(below, Cache())
+    reader = zarr.open_array(store, mode="r")
+    first = reader[:]
+    calls = below.calls["get"]
+    assert (reader[:] == first).all()
+    assert (first[:10] == np.arange(200).reshape(10, 20)).all()
+    assert below.calls["get"] == calls
 
 
 BAD = {

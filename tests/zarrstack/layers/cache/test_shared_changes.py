@@ -41,6 +41,27 @@ def write(folder, keys, begun, ended):
     store.close()
 
 
+def check(folder, begun, ended, done, wrong):
+    """Read until the writers have ended; a version is wrong that is older than one that was stored before."""
+    store = cache_over(LocalStore(folder / "store"), folder)
+
+    async def body():
+        last = False
+        while not last:
+            last = done.is_set()
+            for key in range(KEYS):
+                stored = ended[key]
+                data = await read(store, f"v/{key}")
+                version = 0 if data is None else struct.unpack_from("<II", data)[1]
+                if (data or content(key, 0)) != content(key, version) or not stored <= version <= begun[key]:
+                    wrong.value += 1
+
+    asyncio.run(body())
+    hits = store.figures().hits
+    store.close()
+    os._exit(0 if hits else 2)
+
+
 class Stops(LocalStore):
     """Stops between fetching a value and returning it."""
 
@@ -90,3 +111,15 @@ def test_what_a_stopped_reader_fetched_is_not_served_after_a_change(tmp_path, ch
 
 def _read_into(folder, line):
     line.send(asyncio.run(read(cache_over(LocalStore(folder / "store"), folder), "v/0")))
+
+
+def test_two_writers_and_four_readers_see_no_old_value(tmp_path):
+    begun, ended = FORK.Array("Q", KEYS), FORK.Array("Q", KEYS)
+    done, wrong = FORK.Event(), FORK.Value("Q", 0)
+    readers = [started(check, tmp_path, begun, ended, done, wrong) for _ in range(4)]
+    writers = [started(write, tmp_path, range(first, KEYS, 2), begun, ended) for first in range(2)]
+    codes = [ended_well(each) for each in writers]
+    done.set()
+    codes += [ended_well(each) for each in readers]
+    assert codes == [True] * 6
+    assert wrong.value == 0

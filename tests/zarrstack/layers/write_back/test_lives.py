@@ -1,18 +1,23 @@
-"""Any use of write-back equals a dictionary, whoever shares it, and other processes see no torn shard."""
+"""Any use of write-back equals a dictionary, whoever shares it; a killed writer leaves no torn shard."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import pickle
+import random
 import shutil
+import signal
+import struct
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from tests.support.chances import fewer
+from zarr.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from zarrstack import Cache, Log, Sharding, WriteBack, stack
@@ -161,3 +166,133 @@ def test_any_life_of_write_back_equals_a_dictionary(on_disk):
         settings=settings(max_examples=fewer(40), stateful_step_count=25, deadline=None),
     )
     shutil.rmtree(base)
+
+
+# A killed writer leaves no torn shard, and loses nothing that was flushed.
+#
+# A forked child writes chunks in random order through 10 tasks, flushes now and then, and reports both. It is
+# killed after a drawn number of reports, while it goes on writing. Then every shard must be complete, every
+# chunk must have a value that was written, and none an older one than a flush (without write-back, a returned
+# `set`) reported as stored.
+
+CHUNKS = 48
+PER_SHARD = 8
+BUDGETS = (None, "60kB", "1MB")
+"""Without write-back, with a budget that is often full, and with room for all shards."""
+
+
+def sharded(folder: Path, budget: str | None):
+    """A folder below a sharding layer, with `WriteBack` above if there is a budget."""
+    above = [] if budget is None else [WriteBack(memory_bytes=budget)]
+    return stack(LocalStore(folder), *above, Sharding(chunks_per_shard=[PER_SHARD], path="a"))
+
+
+def write(folder: Path, out: int, rng: random.Random, budget: str | None) -> None:
+    """Write chunks until killed.
+
+    A report is a letter (s: set begins, d: it has returned, f: flushed), a chunk and its version.
+    """
+    store = sharded(folder, budget)
+    versions = dict.fromkeys(range(CHUNKS), 0)
+
+    def report(letter: bytes, chunk: int, version: int) -> None:
+        os.write(out, struct.pack("<cII", letter, chunk, version))
+
+    async def change(chunk: int) -> None:
+        versions[chunk] += 1
+        version = versions[chunk]
+        report(b"s", chunk, version)
+        await store.set(f"a/c/{chunk}", cpu.Buffer.from_bytes(value(chunk, version)))
+        report(b"d", chunk, version)
+
+    async def run() -> None:
+        while True:
+            for _ in range(rng.randrange(1, 5)):
+                # Chunks of one round differ, so that their versions are stored in order.
+                await asyncio.gather(*(change(chunk) for chunk in rng.sample(range(CHUNKS), 10)))
+            before = versions.copy()
+            if budget is not None:
+                await store.flush()
+            for chunk, version in before.items():
+                report(b"f", chunk, version)
+
+    asyncio.run(run())
+
+
+def value(chunk: int, version: int) -> bytes:
+    """Bytes that name their chunk and version from the first to the last."""
+    return struct.pack("<II", chunk, version) * (100 + (chunk * 7 + version) % 150)
+
+
+def one_life(seed: int) -> list[str]:
+    """Write, kill and check; what was wrong."""
+    rng = random.Random(seed)
+    budget = rng.choice(BUDGETS)
+    reports = rng.randrange(1, 1500)
+    folder = Path(tempfile.mkdtemp(prefix="kills-"))
+    try:
+        written, stored = _until_killed(folder, rng, budget, reports)
+        problems = asyncio.run(_check(folder, written, stored))
+    finally:
+        shutil.rmtree(folder)
+    return [f"seed {seed}, budget {budget}: {problem}" for problem in problems]
+
+
+def _until_killed(
+    folder: Path, rng: random.Random, budget: str | None, reports: int
+) -> tuple[dict[int, int], dict[int, int]]:
+    """The last version of each chunk that may have been stored, and the last that must have been."""
+    source, target = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(source)
+            write(folder, target, rng, budget)
+        finally:
+            os._exit(3)
+    os.close(target)
+    written, stored = dict.fromkeys(range(CHUNKS), 0), dict.fromkeys(range(CHUNKS), 0)
+    size = struct.calcsize("<cII")
+    with os.fdopen(source, "rb") as file:
+        count = 0
+        while record := file.read(size):
+            letter, chunk, version = struct.unpack("<cII", record)
+            if letter == b"s":
+                written[chunk] = max(written[chunk], version)
+            elif letter == b"f" or budget is None:
+                stored[chunk] = max(stored[chunk], version)
+            count += 1
+            if count == reports:
+                os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status), f"the writer ended with status {status}"
+    return written, stored
+
+
+async def _check(folder: Path, written: dict[int, int], stored: dict[int, int]) -> list[str]:
+    store = sharded(folder, None)
+    problems = []
+    for chunk in range(CHUNKS):
+        try:
+            found = await store.get(f"a/c/{chunk}", default_buffer_prototype())
+        except Exception as error:  # noqa: BLE001 - reported
+            problems.append(f"chunk {chunk} cannot be read: {error}")
+            continue
+        data = b"" if found is None else found.to_bytes()
+        version = struct.unpack_from("<II", data)[1] if data else 0
+        if data and data != value(chunk, version):
+            problems.append(f"chunk {chunk} is torn")
+        if not stored[chunk] <= version <= written[chunk]:
+            problems.append(f"chunk {chunk}: {stored[chunk]} was stored, {version} is there")
+    return problems
+
+
+FEW = (1, 5, 6, 7, 9)
+"""Seeds that cover each budget; set ZARRSTACK_KILLS to a number to try that many others."""
+SEEDS = range(10, 10 + int(os.environ.get("ZARRSTACK_KILLS", "30")))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not everywhere: it forks")
+@pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS)])
+def test_a_killed_writer_leaves_what_was_flushed_and_no_torn_shard(seed):
+    assert one_life(seed) == []

@@ -63,6 +63,21 @@ def test_a_shard_all_of_whose_chunks_are_removed_is_removed_without_reading(belo
     assert below.whole == []
 
 
+def test_shards_that_were_stored_early_for_lack_of_memory_are_counted():
+    data = np.arange(24 * 24, dtype="i4").reshape(24, 24)
+    for budget, early in ((20_000, True), (10**6, False)):
+        store = stack(
+            MemoryStore(), WriteBack(memory_bytes=budget), Sharding(chunks_per_shard=[4, 4], path="a")
+        )
+        array = zarr.create_array(
+            store, name="a", shape=(24, 24), chunks=(2, 2), dtype="i4", compressors=None
+        )
+        array[:] = data
+        assert (array[:] == data).all()
+        assert store.figures().waiting_bytes <= budget
+        assert (store.figures().evictions > 0) is early
+
+
 @pytest.mark.parametrize("folder", ["a/c", "a", ""])
 def test_removing_the_array_drops_what_waits(below, objects, folder):
     store = kept(below)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import pickle
 import subprocess
 import sys
 import textwrap
 
+import dask.array
 import numpy as np
 import pytest
 import zarr
@@ -86,6 +88,19 @@ def test_small_appends_store_each_chunk_and_the_document_once(below):
     assert sorted(below.sets[:-1]) == [f"a/c/{number}" for number in range(10)]
     assert below.sets[-1] == "a/zarr.json"
     assert zarr.open_array(below, path="a", mode="r")[:].tolist() == list(range(20))
+
+
+def test_regions_of_a_dataset_that_xarray_writes_are_stored_once(below):
+    xarray = pytest.importorskip("xarray")
+    store = stack(below, WriteBack())
+    data = xarray.Dataset({"v": ("x", np.arange(24.0))})
+    data.to_zarr(store, encoding={"v": {"chunks": (8,)}}, compute=False, consolidated=False)
+    for start in range(0, 24, 4):
+        part = slice(start, start + 4)
+        data.isel(x=part).to_zarr(store, region={"x": part}, consolidated=False, safe_chunks=False)
+    store.flush_sync()
+    assert sorted(key for key in below.sets if "/c/" in key) == ["v/c/0", "v/c/1", "v/c/2"]
+    assert xarray.open_zarr(below, consolidated=False).equals(data)
 
 
 # -- the order in which changes are stored ---------------------------------------------------------
@@ -193,6 +208,18 @@ def test_a_value_is_copied_when_it_is_set(below):
     assert got(store, "a/0") == b"\0\0\0"
 
 
+def test_a_value_is_set_only_if_missing_waiting_or_stored(below):
+    store = stack(below, WriteBack())
+    for key in ("a/0", "a/3"):
+        put(store, key, b"stored")
+    store.flush_sync()
+    put(store, "a/1", b"waiting")
+    asyncio.run(store.delete("a/0"))
+    for number in range(4):
+        asyncio.run(store.set_if_not_exists(f"a/{number}", value(b"new")))
+    assert [got(store, f"a/{number}") for number in range(4)] == [b"new", b"waiting", b"new", b"stored"]
+
+
 def test_a_removal_of_a_folder_drops_what_waits_but_not_what_is_set_meanwhile(objects):
     class Slow(WrapperStore[Store]):
         async def delete_dir(self, prefix):
@@ -230,6 +257,20 @@ def test_decoded_chunks_of_a_cache_below_are_not_those_of_a_value_that_waits(bel
 # -- who shares it ---------------------------------------------------------------------------------
 
 
+def test_a_second_stack_over_the_same_place_sees_it_and_replaces_it(objects):
+    one = stack(MemoryStore(objects), WriteBack())
+    other = stack(MemoryStore(objects), Log(), WriteBack())
+    put(one, "a/0", b"1")
+    assert got(other, "a/0") == b"1"
+    put(other, "a/0", b"2")
+    put(other, "a/1", b"3")
+    assert [got(one, key) for key in ("a/0", "a/1")] == [b"2", b"3"]
+    assert objects == {}
+    asyncio.run(other.flush())
+    assert objects["a/0"].to_bytes() == b"2"
+    assert one.figures().waiting == 0
+
+
 def test_a_stack_over_a_folder_of_it_sees_it(tmp_path):
     (tmp_path / "g").mkdir()
     one, other = stack(LocalStore(tmp_path), WriteBack()), stack(LocalStore(tmp_path / "g"), WriteBack())
@@ -265,6 +306,18 @@ def test_a_read_only_copy_sees_it(tmp_path, bottom):
     assert store.figures().waiting == 1
     with pytest.raises(ValueError, match="read-only"):
         put(twin, "a/0", b"2")
+
+
+@pytest.mark.slow(one_in=3)
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_dask_writes_through_it(tmp_path, scheduler):
+    store = stack(LocalStore(tmp_path), WriteBack())
+    zarr.create_array(store, name="a", shape=(16,), chunks=(4,), dtype="i8")
+    data = dask.array.arange(16, chunks=4)
+    target = zarr.open_array(store, path="a", mode="r+")
+    data.store(target, scheduler=scheduler, num_workers=1, lock=False)
+    store.flush_sync()
+    assert zarr.open_array(tmp_path, path="a", mode="r")[:].tolist() == list(range(16))
 
 
 def test_above_another_it_passes_everything_on(below):
@@ -501,3 +554,33 @@ def test_what_waits_outlives_its_stack(objects):
     put(stack(MemoryStore(objects), WriteBack()), "a/0", b"x")
     gc.collect()
     assert got(stack(MemoryStore(objects), WriteBack()), "a/0") == b"x"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not everywhere: it forks")
+def test_a_forked_child_drops_what_waits_in_its_parent_and_keeps_its_own(tmp_path):
+    store = stack(LocalStore(tmp_path), WriteBack())
+    put(store, "a/0", b"parent")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            assert got(store, "a/0") is None
+            assert store.figures().waiting == 0
+            put(store, "a/1", b"child")
+            store.flush_sync()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert got(LocalStore(tmp_path), "a/0") is None
+    store.flush_sync()
+    assert [got(LocalStore(tmp_path), key) for key in ("a/0", "a/1")] == [b"parent", b"child"]
+
+
+def test_pickling_stores_what_waits_and_the_copy_keeps_its_own(tmp_path):
+    store = stack(LocalStore(tmp_path), Log(), WriteBack())
+    put(store, "a/0", b"x")
+    there = pickle.loads(pickle.dumps(store))
+    assert got(LocalStore(tmp_path), "a/0") == b"x"
+    assert there == store
+    assert there.below.buffers
