@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.job_archives import write_archive
+from tests.support.job_processes import running
 from tests.support.v2_trees import array
 
 from zarrlift.cli import main
@@ -556,3 +557,51 @@ sys.exit(main())
     assert not (new / "zarr.json").exists()
     assert main(["resume", str(new), "--quiet"]) == 0
     assert np.array_equal(read(new, ""), values)
+
+
+FAKE = """
+import os, sys, signal, time
+import zarrlift
+from zarrlift.errors import JobError
+
+def work(*args, **options):
+    try:
+        print("ready", flush=True)
+        time.sleep(50)
+    finally:
+        {cleanup}
+def status(*args, **options):
+    raise JobError("none")
+zarrlift.migrate = work
+zarrlift.status = status
+from zarrlift.cli import main
+sys.exit(main())
+"""
+
+
+def interrupted(numbers, cleanup="pass"):
+    """Start a migration that never ends, send signals, give exit code and error text."""
+    lines = []
+    with running([sys.executable, "-c", FAKE.format(cleanup=cleanup), "migrate", "a", "b"]) as process:
+        for number in numbers:
+            lines.append(process.stdout.readline())
+            process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert set(lines) == {"ready\n"}
+    return process.returncode, err
+
+
+@pytest.mark.slow(one_in=2)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_a_signal_ends_with_130_and_one_line(number):
+    code, err = interrupted([number])
+    assert code == 130
+    assert err == STOPPING + "zarrlift: interrupted. No job was started; run the same command again.\n"
+
+
+def test_a_second_ctrl_c_ends_at_once():
+    code, err = interrupted(
+        [signal.SIGINT, signal.SIGINT], cleanup='print("ready", flush=True); time.sleep(50)'
+    )
+    assert code == 130
+    assert "Traceback" not in err

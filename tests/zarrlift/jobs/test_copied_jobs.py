@@ -584,3 +584,30 @@ def test_an_earlier_copy_of_a_result_is_not_the_result(tmp_path: Path) -> None:
     shutil.rmtree(result)
     with pytest.raises(JobError, match="not the job's output"):
         zarrlift.resume(f"{result}.zarrlift.db", destination=earlier)
+
+
+def test_a_copied_job_that_had_written_nothing_does_not_begin_at_the_original(folder: Path) -> None:
+    with stopping(Run, "__call__"), pytest.raises(KeyboardInterrupt):
+        zarrlift.migrate(folder / "source.zarr", folder / "out.zarr")
+    shutil.rmtree(folder / "out.zarr", ignore_errors=True)
+    other = copied(folder)
+    shutil.rmtree(other / "source.zarr")
+    assert zarrlift.resume(other / OUT).ok
+    assert values(other / "out.zarr", 3) == values(folder / "source.zarr", 2)
+    assert not (folder / "out.zarr").exists()
+
+
+@pytest.mark.parametrize("also_a_source", [True, False])
+def test_a_later_job_at_the_old_place_keeps_its_result(also_a_source: bool, folder: Path) -> None:
+    """Folders are rotated: yesterday's is renamed, and today's has its name."""
+    now = moved(migrated(folder))
+    folder.mkdir()
+    if also_a_source:
+        shutil.copytree(now / "source.zarr", folder / "source.zarr")
+        migrated(folder)
+    else:
+        assert zarrlift.migrate(now / "source.zarr", folder / "out.zarr").ok
+    before = tree(folder)
+    assert zarrlift.undo(now / OUT).problems == ()
+    assert not (now / "out.zarr").exists()
+    assert tree(folder) == before

@@ -6,10 +6,12 @@ import errno
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from tests.support.job_archives import values
 import zarrlift
 from zarrlift.errors import KINDS, JobError, VerificationError
 from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.storage.local import writer as writing
 from zarrlift.storage.local.own_names import with_suffix
 from zarrlift.storage.local.partial_files import partial_name
 from zarrlift.transfer.unexpected_errors import broken_package, unexpected_error
@@ -361,3 +364,35 @@ def test_an_interrupted_cell_leaves_a_job_that_can_be_resumed(event, executor, t
     assert (status.state, status.activity) == ("incomplete", "stopped")
     assert zarrlift.resume(result).raise_for_problems().state == "done"
     assert np.array_equal(zarr.open_array(result, mode="r")[:], np.arange(100))
+
+
+def test_a_full_disk_stops_the_run_with_one_message(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.write
+    room = [12]
+
+    def write(descriptor: int, data: bytes) -> int:
+        room[0] -= 1
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data)
+
+    monkeypatch.setattr(writing.os, "write", write)
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", workers=2)
+    monkeypatch.undo()
+    assert outcome.state == "incomplete"
+    assert [problem.found for problem in outcome.problems] == [os.strerror(errno.ENOSPC)]
+    assert not (tmp_path / "out.zarr/zarr.json").exists()
+    assert zarrlift.resume(tmp_path / "out.zarr").ok
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+
+
+@pytest.mark.parametrize("verb", ["status", "resume", "undo"])
+def test_every_verb_says_that_a_row_of_the_job_is_damaged(source: Path, tmp_path: Path, verb: str) -> None:
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    with closing(sqlite3.connect(outcome.job)) as db, db:
+        db.execute("UPDATE node SET state = 'failed', problems = 'no JSON'")
+        db.execute("UPDATE meta SET value = 'incomplete' WHERE name = 'state'")
+    with pytest.raises(JobError, match="the job file is damaged"):
+        getattr(zarrlift, verb)(tmp_path / "out.zarr")

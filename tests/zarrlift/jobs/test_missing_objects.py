@@ -240,3 +240,10 @@ def test_shards_whose_source_is_gone_are_compared(tmp_path: Path) -> None:
         assert not incomplete_arrays(job, Places())
         shutil.rmtree(result / "c")
         assert incomplete_arrays(job, Places())
+
+
+def test_without_a_listing_nothing_is_noticed(
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _removing(monkeypatch, destination, "g/relink/c/3/3")
+    assert zarrlift.migrate(source, destination, no_list=True).ok

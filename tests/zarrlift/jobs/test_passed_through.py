@@ -308,3 +308,16 @@ def test_a_source_that_changes_while_it_is_copied_is_noticed(
 def test_in_place_there_is_nothing_to_do(by_hand: Path) -> None:
     with pytest.raises(UsageError, match="this is Zarr v3 already"):
         zarrlift.migrate(by_hand, in_place=True)
+
+
+def test_a_resume_finds_what_was_removed(by_hand: Path, destination: Path) -> None:
+    zarrlift.migrate(by_hand, destination).raise_for_problems()
+    shutil.rmtree(destination / "fanout/12")
+    zarrlift.resume(destination).raise_for_problems()
+    assert unchanged(destination) == unchanged(by_hand)
+
+
+def test_a_pipe_is_refused(by_hand: Path, destination: Path) -> None:
+    os.mkfifo(by_hand / "zfp/c/0/8")
+    plan = zarrlift.plan(by_hand, destination)
+    assert [refusal.path for refusal in plan.refusals] == ["zfp"]

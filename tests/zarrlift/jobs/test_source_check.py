@@ -432,3 +432,12 @@ def test_a_chunk_that_was_repaired_after_a_failure_is_named_too(source: Path, tm
     outcome = zarrlift.resume(tmp_path / "out.zarr")
     assert outcome.ok
     assert warned(outcome.problems) == [("g/relink", "25 chunks: 1 rewritten (g/relink/3.3)")]
+
+
+def test_an_array_with_recorded_work_still_fails(archive: Kind, stopped_early: Path) -> None:
+    assert [array.path for array in zarrlift.status(stopped_early).arrays if array.tasks_done] == ["g/recode"]
+    rewritten(archive, "g/recode/0")
+    outcome = zarrlift.resume(stopped_early, source=archive.place)
+    assert not outcome.ok
+    assert {(problem.node, problem.severity) for problem in outcome.problems} == {("g/recode", "refusal")}
+    assert not (stopped_early / "g/recode/zarr.json").exists()

@@ -290,3 +290,28 @@ def test_undo_of_a_job_that_was_moved_alone_before_it_recorded_anything_is_refus
     moved.rename(tmp_path / "result.zarrlift.db")
     assert zarrlift.undo(result).state == "undone"
     assert directories(tmp_path) == ["other", "source"]
+
+
+def test_the_same_after_a_failed_update(tmp_path: Path) -> None:
+    source = write_archive(tmp_path / "source")
+    result = migrated(source, tmp_path / "result", recipe=zarrlift.Recipe(consolidate=False))
+    grow_with_a_damaged_chunk(source)
+    assert not zarrlift.update(result).ok
+    zarr.open_array(result, path="h/rewrite", mode="r+").attrs["mine"] = 1
+    before = zarr.open_array(result, path="h/rewrite", mode="r")[...]
+    (problem,) = zarrlift.undo(result).problems
+    assert problem.key == "h/rewrite/zarr.json"
+    np.testing.assert_array_equal(zarr.open_array(result, path="h/rewrite", mode="r")[...], before)
+    assert {key.rpartition("/c/")[0] for key in tree(result)} <= {"", "h/rewrite"}
+
+
+def test_chunks_that_others_wrote_meanwhile_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    grow_with_a_damaged_chunk(source)
+    assert not zarrlift.update(result).ok
+    mine = result / "h/rewrite/c/0/0"
+    rewritten(mine, b"mine")
+    (problem,) = zarrlift.undo(result).problems
+    assert problem.key == "h/rewrite/c/0/0"
+    assert tree(result) == {"h/rewrite/c/0/0": b"mine"}

@@ -20,7 +20,9 @@ from tests.zarrlift.jobs.changing_archive import ChangingArchive
 
 import zarrlift
 from zarrlift.errors import JobError
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.opened_job import OpenJob
+from zarrlift.jobs.publisher import Publisher
 from zarrlift.planning.plans import ArrayPlan
 
 
@@ -435,3 +437,32 @@ def test_after_an_update_of_masks_the_comparison_finds_what_a_migration_does(
     zarrlift.migrate(source, fresh, recipe=recipe).raise_for_problems()
     assert zarrlift.verify(source, new).ok
     assert tree(new) == tree(fresh)
+
+
+@pytest.mark.parametrize("go_on", [zarrlift.resume, zarrlift.update])
+def test_a_document_that_others_changed_before_it_was_recorded_is_kept(
+    go_on: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    document = result / "h/rewrite/zarr.json"
+    if go_on is zarrlift.update:
+        migrated(source, result)
+        ChangingArchive(source, 0).longer(zarrlift.inspect(source).nodes[-1])
+    publish = Publisher.publish_array
+
+    def dies(self: Publisher, plan: ArrayPlan) -> int | None:
+        publish(self, plan)
+        if plan.path == "h/rewrite":
+            raise Killed
+        return None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "publish_array", dies)
+        patched.setattr(Job, "record_published", lambda *_: None)
+        with pytest.raises(Killed):
+            zarrlift.update(result) if go_on is zarrlift.update else zarrlift.migrate(source, result)
+    zarr.open_array(result, path="h/rewrite", mode="r+").attrs["mine"] = 1
+    mine = document.read_bytes()
+    outcome = go_on(result)
+    assert "a zarr.json that this job did not write already exists" in {p.message for p in outcome.problems}
+    assert document.read_bytes() == mine
