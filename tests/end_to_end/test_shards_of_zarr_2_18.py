@@ -7,6 +7,7 @@ The fixture is read everywhere; the tests that write for zarr 2.18 need its envi
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -145,6 +146,28 @@ def zarr_2_18(root: Path, *steps: list) -> list:
 def creation(path: str, made: dict) -> list:
     names = ("shape", "chunks", "chunks_per_shard", "separator", "compressed")
     return ["create", path, *(made[name] for name in names)]
+
+
+@pytest.mark.needs_reader("zarr-2.18")
+def test_zarr_2_18_reads_what_is_written_here(tmp_path) -> None:
+    zarr_2_18(tmp_path, *(creation(path, made) for path, made in EXPECTED.items()))
+    random = np.random.default_rng(7)
+    values = {}
+    for path, made in EXPECTED.items():
+        ours = array(tmp_path, made, path)
+        held = np.full(made["shape"], -1, "i4")
+        for turn in range(4):
+            box = tuple(slice(*sorted(random.integers(0, n + 1, 2).tolist())) for n in made["shape"])
+            held[box] = 1000 * turn + np.arange(held[box].size).reshape(held[box].shape)
+            ours[box] = held[box]
+        # Chunks that are all fill value are not stored.
+        box = tuple(slice(0, c) for c in made["chunks"])
+        ours[box] = held[box] = -1
+        values[path] = held.tolist()
+    answers = zarr_2_18(tmp_path, *itertools.chain(*([["read", p], ["list", p]] for p in EXPECTED)))
+    assert dict(zip(EXPECTED, answers[::2], strict=True)) == values
+    for path, listed in zip(EXPECTED, answers[1::2], strict=True):
+        assert keys(tmp_path, EXPECTED[path], path) == listed
 
 
 MADE = st.fixed_dictionaries(

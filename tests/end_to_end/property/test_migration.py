@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -255,6 +256,47 @@ def test_every_bit_reads_back_whatever_is_asked_for(case: tuple[Wanted, ArrayRec
             np.testing.assert_array_equal(found, wide)
         assert json.loads((root / "new/a/zarr.json").read_text())["attributes"] == array.attributes
         assert zarrlift.verify(root / "old", root / "new", full=True).ok
+
+
+@pytest.mark.needs_reader("tensorstore")
+@few
+@given(
+    wanted(tuple(dtype for dtype in NUMBERS if dtype[1] != "f" or dtype[2] != "2"), filtered=False),
+    st.sampled_from(
+        [None, {"id": "zlib", "level": 1}, {"id": "zstd", "level": 1}, {"id": "bz2", "level": 1}]
+    ),
+)
+def test_what_tensorstore_writes_reads_back(array: Wanted, compressor: object) -> None:
+    import tensorstore
+
+    with folder() as root:
+        write(root / "old", Wanted(**{**_fields(array), "written": 0, "empties": False}))  # a group around it
+        shutil.rmtree(root / "old/a")
+        fill = None if array.fill is None or np.dtype(array.dtype).kind in "fc" else array.fill
+        spec = {
+            "driver": "zarr",
+            "kvstore": {"driver": "file", "path": str(root / "old/a")},
+            "metadata": {
+                "shape": list(array.shape),
+                "chunks": list(array.chunks),
+                "dtype": array.dtype,
+                "order": array.order if len(array.shape) > 1 else "C",  # it insists
+                "dimension_separator": array.separator,
+                "fill_value": fill,
+                "compressor": compressor,
+                "filters": None,
+            },
+        }
+        values = values_of(array)
+        opened = tensorstore.open(spec, create=True).result()
+        opened.write(values.astype(values.dtype.newbyteorder("="))).result()
+        assert zarrlift.migrate(root / "old", root / "new").ok
+        native = values.astype(values.dtype.newbyteorder("="))
+        assert bits(root / "new", "a", 3, array.dtype) == (array.shape, native.tobytes())
+
+
+def _fields(array: Wanted) -> dict[str, object]:
+    return {name: getattr(array, name) for name in Wanted.__slots__}
 
 
 @few
