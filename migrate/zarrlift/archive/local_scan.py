@@ -110,8 +110,10 @@ def _scan_listed(
 ) -> bool:
     """Look at files by their names; False, with nothing found, if this is not possible or one is none now."""
     names = _names_of(layout)
-    if listed and (names.by_pattern or names.nested):
-        return False
+    if listed and (names.by_pattern or names.nested or not storage.tells_versions):
+        return (
+            False  # where entries of directories are updated late, a file's own time may differ from theirs
+        )
     directory = storage.path(path)
     try:
         every = [os.lstat(f"{directory}{os.sep}{name}") for name in listed]
