@@ -128,7 +128,7 @@ def test_with_chunks_the_plan_refuses_it(codecs: str, document: dict[str, Any], 
     assert "not a whole number of elements" in told.message
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("document", MISFITS.values(), ids=MISFITS)
 @pytest.mark.parametrize("codecs", ["portable", "keep"])
 def test_without_chunks_it_is_its_fill_value_and_verifies(

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.zarrlift.jobs.faults.commands import Commands
 
 from zarrlift.core.units import UNITS
 
@@ -47,6 +48,8 @@ INCLUDED = re.compile(r"^--8<--\n(.+)\n--8<--\n", re.MULTILINE)
 """The place of a file of the repository, for pymdownx.snippets. Its form of one line is Python to ruff."""
 SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\. \.venv/bin/activate$|^\.ci/run( \w+)*$")
 """Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
+PLAIN = re.compile(r"zarrlift [\w ./=:,+-]+")
+"""A command that any shell starts alike."""
 CHANGE = re.compile(r"^cd ([\w./-]+)$", re.MULTILINE)
 IN_A_CLONE = "In a clone of the repository"
 AMOUNT = rf"\d[\d.]*\s+(?:B|{'|'.join(UNITS)})"
@@ -208,8 +211,9 @@ def _between(old: list[str], new: list[str], above: list[str]) -> list[str]:
 class Runner:
     """Runs the blocks of one page in one folder, which has the fixtures if the page is for a clone."""
 
-    def __init__(self, folder: Path, *, clone: bool) -> None:
+    def __init__(self, folder: Path, *, clone: bool, commands: Commands | None = None) -> None:
         self.home = self.folder = folder
+        self.commands = commands
         if clone:
             (folder / "fixtures").symlink_to(ROOT / "fixtures", target_is_directory=True)
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -234,6 +238,10 @@ class Runner:
 
     def call(self, words: list[str], place: str, code: int = 0) -> str | None:
         """What a program prints; None if it exits otherwise than it should."""
+        if self.commands is not None and PLAIN.fullmatch(words[-1]):
+            zarrlift = words[-1].split()[1:]
+            ended = self.commands(*zarrlift, folder=self.folder, environment=self.environment)
+            return self.checked(ended.code, ended.out, words[-1], place, code)
         done = subprocess.run(
             words,
             cwd=self.folder,
@@ -244,11 +252,15 @@ class Runner:
             text=True,
             check=False,
         )
-        if done.returncode != code:
+        return self.checked(done.returncode, done.stdout, words[-1], place, code)
+
+    def checked(self, found: int | str, printed: str, command: str, place: str, code: int) -> str | None:
+        """What was printed, if the exit code is that of the page."""
+        if found != code:
             self.has_failed = True
-            self.problems.append(f"{place} exits {done.returncode}, not {code}\n{words[-1]}\n{done.stdout}")
+            self.problems.append(f"{place} exits {found}, not {code}\n{command}\n{printed}")
             return None
-        return done.stdout.replace(str(self.home), "/home/you")
+        return printed.replace(str(self.home), "/home/you")
 
     def compared(self, found: str | None, expected: str, place: str) -> str:
         """The output that the page should show: what it has, or with UPDATE what was printed."""
@@ -296,11 +308,11 @@ class Runner:
             (self.folder / block.title).write_text(block.body)
 
 
-def run_page(page: Path) -> list[str]:
+def run_page(page: Path, commands: Commands | None = None) -> list[str]:
     """Run a page and give all that is wrong; with UPDATE, write what its commands print."""
     # Not pytest's folder, whose long name is broken into lines by what is printed.
     with tempfile.TemporaryDirectory(prefix="page") as folder:
-        runner = Runner(Path(folder), clone=IN_A_CLONE in page.read_text())
+        runner = Runner(Path(folder), clone=IN_A_CLONE in page.read_text(), commands=commands)
         for block in blocks(page):
             runner.run(block)
     old = text = page.read_text()
@@ -322,11 +334,22 @@ def page_of(path: Path) -> Any:
     return pytest.param(path, id=name, marks=() if name in QUICK_PAGES else pytest.mark.slow)
 
 
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands | None]:
+    """Starts `zarrlift` without loading it again, which takes most of the time of the quick pages."""
+    made = Commands(None, {}) if sys.platform == "linux" else None
+    yield made
+    if made is not None:
+        made.close()
+
+
 @pytest.mark.golden
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("page", [page_of(path) for path in PAGES])
-def test_a_page_does_what_it_says(page: Path) -> None:
-    if problems := run_page(page):
+def test_a_page_does_what_it_says(page: Path, request: pytest.FixtureRequest) -> None:
+    """The other pages start the installed command."""
+    is_quick = page.relative_to(ROOT).as_posix() in QUICK_PAGES
+    if problems := run_page(page, request.getfixturevalue("commands") if is_quick else None):
         pytest.fail("\n\n".join(problems))
 
 

@@ -175,7 +175,7 @@ def test_a_chunk(text: bytes, what: str, command: str, two_arrays: Path, tmp_pat
     assert read(tmp_path / "out.zarr/good").tolist() == GOOD.tolist()
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=5)
 @each_pointer
 @pytest.mark.parametrize("name", [".zarray", ".zattrs"])
 def test_a_document(

@@ -305,7 +305,7 @@ def zeroed(file: Path) -> None:
     os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
-@pytest.mark.slow(one_in=17)
+@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("recipe", RECIPES, ids=str)
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"")], ids=["gone", "empty"])
 def test_recorded_chunks_that_are_gone_or_empty_are_written_again(

@@ -121,7 +121,7 @@ CHANGES = [same_length, other_length, deleted, added]
 MOMENTS = [before_its_first_object, after_its_last_object, before_it_is_resumed]
 
 
-@pytest.mark.slow(one_in=71)
+@pytest.mark.slow(one_in=23)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda each: each.__name__)
 def test_what_changes_is_named_and_nothing_of_it_is_published(
@@ -147,7 +147,7 @@ def test_what_changes_is_named_and_nothing_of_it_is_published(
     assert report.ok, report.problems
 
 
-@pytest.mark.slow(one_in=47)
+@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize("full", [False, True], ids=["a sample", "all values"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 def test_verification_names_what_changed_since(

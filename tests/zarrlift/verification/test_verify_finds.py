@@ -425,7 +425,7 @@ def test_an_object_that_is_not_as_it_must_be_is_named(
     assert dict(report.differences) == {name: 1}
 
 
-@pytest.mark.slow(one_in=3)
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("name", ["linked", "packed", "plain"])
 @pytest.mark.parametrize("number", [STORED - 7, STORED + 5], ids=["in the array", "outside"])
 def test_an_object_that_the_source_does_not_have_is_named(name: str, number: int, place: Path) -> None:

@@ -1,7 +1,7 @@
 """Runs of the installed command that start at once: copies of a process that has loaded everything.
 
-`Commands` starts this file as a process with `system_calls.c` loaded into it; that process forks for each
-command, in a process group of its own, and waits until nothing of the group is left.
+`Commands` starts this file as a process, which may have `system_calls.c` loaded into it; that process forks
+for each command, in a process group of its own, and waits until nothing of the group is left.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ class Ended:
 class Commands:
     """Starts commands, one after another."""
 
-    def __init__(self, library: Path, environment: dict[str, str]) -> None:
-        """`library` is the compiled shim; `environment` is added for every command."""
-        names = {"LD_PRELOAD": str(library), "OPENBLAS_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
+    def __init__(self, library: Path | None, environment: dict[str, str]) -> None:
+        """`library` is the compiled shim, if any; `environment` is added for every command."""
+        names = {"OPENBLAS_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
+        names |= {} if library is None else {"LD_PRELOAD": str(library)}
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
@@ -66,8 +67,12 @@ class Commands:
         control: Path | None = None,
         folder: Path,
         tight: bool = False,
+        environment: dict[str, str] | None = None,
     ) -> Ended:
-        """Run `zarrlift WORDS` in a folder, to its end or that of the last process it started."""
+        """Run `zarrlift WORDS` in a folder, to its end or that of the last process it started.
+
+        With an environment of its own, all that it prints is in `out`.
+        """
         assert self._process.stdin
         assert self._process.stdout
         asked = {
@@ -75,6 +80,7 @@ class Commands:
             "control": None if control is None else str(control),
             "folder": str(folder),
             "tight": tight,
+            "environment": environment,
         }
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
@@ -116,9 +122,10 @@ def _serve() -> None:
 
 def _run(asked: dict[str, Any]) -> dict[str, Any]:
     out = [os.memfd_create(name) for name in ("out", "err")]
+    together = asked["environment"] is not None
     child = os.fork()
     if child == 0:
-        _be(asked, *out)
+        _be(asked, out[0], out[0 if together else 1])
     with suppress(OSError):  # the child was faster
         os.setpgid(child, child)
     code = _wait(child)
@@ -155,6 +162,7 @@ def _be(asked: dict[str, Any], out: int, err: int) -> NoReturn:
     try:
         os.setpgid(0, 0)
         os.chdir(asked["folder"])
+        os.environ.update(asked["environment"] or {})
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
