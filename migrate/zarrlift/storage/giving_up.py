@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Self, TypeVar
 
-from zarrstack.system.this import system
-
 T = TypeVar("T")
+
+_LOOK: Final = 0.5
+"""Seconds after which a wait looks whether Ctrl-C was pressed."""
 
 
 class Stop:
@@ -85,10 +86,13 @@ def check() -> None:
 
 
 def result_of(future: Future[T]) -> T:
-    """The result of a future, unless Ctrl-C comes first, which ends no wait of Windows that has no end."""
+    """The result of a future, unless Ctrl-C comes first.
+
+    A wait that has no end would miss it on Windows, and elsewhere if it came just when the wait began.
+    """
     while True:
         try:
-            return future.result(timeout=system.wait_seconds)
+            return future.result(timeout=_LOOK)
         except TimeoutError:
             if future.done():  # perhaps an error of the work
                 return future.result()

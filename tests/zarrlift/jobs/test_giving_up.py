@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from zarr.storage import MemoryStore
 
 import zarrlift
 from zarrlift.storage.bandwidth import Bandwidth
-from zarrlift.storage.giving_up import Stop, Threads, check
+from zarrlift.storage.giving_up import Stop, Threads, check, result_of
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.system.clock import Clock
 
@@ -112,6 +113,13 @@ def test_a_verification_ends_with_ctrl_c(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         zarrlift.verify(old, new, full=True, workers=2, bwlimit=Bandwidth(SIZE, NeverEnough()))
     assert zarrlift.verify(old, new, full=True).ok
+
+
+def test_ctrl_c_that_wakes_no_wait_ends_it():
+    timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])  # another thread takes the signal
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        result_of(Future())
 
 
 def test_a_pool_that_is_left_by_an_error_waits_for_nothing(tmp_path):

@@ -29,8 +29,6 @@ class Posix:
     """Whether a temporary file can be opened again by its name."""
     forks = False
     """Whether a copy of a process may use system libraries that were loaded before."""
-    wait_seconds: float | None = None
-    """Seconds after which a wait must look whether Ctrl-C was pressed; None if that ends it."""
     stops: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
     """The signals that ask a command to stop."""
 

@@ -56,7 +56,6 @@ class Windows:
     entries_tell = False  # entries are updated later
     reopens = False  # a temporary file is deleted when it is closed, and opened once
     forks = False
-    wait_seconds = 0.5
     stops = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)  # the last one also when a window is closed
 
     def replace(self, source: str, target: str, **named: Any) -> None:
