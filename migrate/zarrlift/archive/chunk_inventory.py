@@ -24,7 +24,7 @@ from ..storage.base import ListedPage, Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.versions import version_numbers
 from .chunk_columns import MAX_IN_MEMORY, NO_CHUNK, ChunkColumns, chunk_indexes
-from .local_scan import ChunkScan, scan
+from .local_scan import ChunkScan, files_by_name, scan
 from .nodes import Layout
 
 Indexes: TypeAlias = npt.NDArray[np.int64]
@@ -95,15 +95,13 @@ def take_inventory(
     children: frozenset[str] = frozenset(),
     follow_links: bool = False,
     names_only: bool = False,
-    listed: tuple[str, ...] | None = None,
     count: Callable[[int], object] | None = None,
     collect: Callable[[str], object] = lambda _: None,
 ) -> Inventory:
     """The chunks of the array at `path` that exist in `storage`.
 
     `children` are names below the array that belong to other nodes and are skipped. With `names_only`, local
-    files are listed without sizes and times. `listed` are the names in a local array's directory, if
-    they are known (see `scan`). `count` receives the
+    files are listed without sizes and times. `count` receives the
     numbers of listed objects of a store, from another thread, and `collect` the names that belong to no
     chunk. Raises UnsupportedError for a grid of more than 2^63 chunks, StorageError.
     """
@@ -119,7 +117,6 @@ def take_inventory(
             children=children,
             follow_links=follow_links,
             names_only=names_only,
-            listed=listed,
             collect=collect,
         )
     elif storage.can_list:
@@ -394,6 +391,31 @@ def take_settled_inventory(storage: Storage, path: str, layout: Layout, **option
             time.sleep(seconds)
             inventory = take_inventory(storage, path, layout, **options)
     return inventory
+
+
+def inventory_by_names(
+    storage: Storage, path: str, layout: Layout, names: tuple[str, ...] | None
+) -> Inventory | None:
+    """The same as `take_settled_inventory` for a few chunks, whose directory was just listed.
+
+    `names` are those of all files there but documents. None if it has to be listed again.
+    """
+    if names is None or not isinstance(storage, LocalStorage):
+        return None
+    require_countable(layout)
+    rows = files_by_name(storage, path, layout, names)
+    if rows is None:
+        return None
+    indexes, sizes, versions = [np.array([row[place] for row in rows], np.int64) for place in range(3)]
+    inventory = Inventory(
+        indexes=indexes,
+        sizes=sizes,
+        versions=versions,
+        total_bytes=sum([size for _, size, _ in rows]),
+        certain=True,
+        fingerprint=fingerprint_of(indexes, sizes, versions),
+    )
+    return None if _unsettled(inventory) else inventory
 
 
 def list_objects(storage: Storage, path: str, **options: Any) -> tuple[Layout, Inventory]:

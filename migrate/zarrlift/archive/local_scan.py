@@ -65,22 +65,17 @@ def scan(
     children: frozenset[str],
     follow_links: bool,
     names_only: bool = False,
-    listed: tuple[str, ...] | None = None,
     collect: Callable[[str], object] = lambda _: None,
 ) -> ChunkScan:
     """The chunks of the array at `path`; empty if its directory is absent.
 
     With `names_only`, without sizes and times, which need a system call each; this is for a destination,
-    whose directories may not be links. `listed` are the names of all files in the array's directory but
-    documents, if it was just listed and has nothing else.
+    whose directories may not be links.
 
     Raises StorageError for any other error: after an incomplete listing, nothing is known about the remaining
     chunks.
     """
-    found = ChunkScan(collect)
-    if listed is None or layout.root is not None or not _scan_listed(storage, path, layout, listed, found):
-        _Scan(storage, path, layout, children, follow_links, names_only, found)
-    return found
+    return _Scan(storage, path, layout, children, follow_links, names_only, ChunkScan(collect)).found
 
 
 class _Names:
@@ -105,29 +100,33 @@ class _Names:
 _names_of: Final = IdentityCache(_Names)
 
 
-def _scan_listed(
-    storage: LocalStorage, path: str, layout: Layout, listed: tuple[str, ...], found: ChunkScan
-) -> bool:
-    """Look at files by their names; False, with nothing found, if this is not possible or one is none now."""
-    names = _names_of(layout)
-    if listed and (names.by_pattern or names.nested or not storage.tells_versions):
-        return (
-            False  # where entries of directories are updated late, a file's own time may differ from theirs
-        )
+def files_by_name(
+    storage: LocalStorage, path: str, layout: Layout, names: tuple[str, ...]
+) -> list[tuple[int, int, int]] | None:
+    """(index, size, version) of chunks that a listing has found in an array's directory, ascending.
+
+    None if only another listing can tell: one of the names is no chunk's, or no file's any more.
+    """
+    known = _names_of(layout)
+    if layout.root is not None:
+        return None
+    # Where entries of directories are updated late, a file's own time may differ from theirs.
+    if names and (known.by_pattern or known.nested or not storage.tells_versions):
+        return None
+    indexes = known.indexes(names)
+    if NO_CHUNK in indexes:
+        return None
     directory = storage.path(path)
     try:
-        every = [os.lstat(f"{directory}{os.sep}{name}") for name in listed]
+        files = [os.lstat(f"{directory}{os.sep}{name}") for name in names]
     except OSError:
-        return False
-    for facts in every:
+        return None
+    for facts in files:
         if not stat.S_ISREG(facts.st_mode):
-            return False
-    for name, index, facts in zip(listed, names.indexes(listed), every, strict=True):
-        if index == NO_CHUNK:
-            found.unclaimed_name(name)
-        else:
-            found.chunks.add(index, facts.st_size, facts.st_mtime_ns)
-    return True
+            return None
+    return sorted(
+        [(index, facts.st_size, facts.st_mtime_ns) for index, facts in zip(indexes, files, strict=True)]
+    )
 
 
 class _Scan:

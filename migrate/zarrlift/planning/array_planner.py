@@ -14,6 +14,7 @@ from zarrstack.core.json_text import JSON, JSONObject
 from ..archive.chunk_inventory import (
     NOT_LISTED,
     Inventory,
+    inventory_by_names,
     list_objects,
     take_inventory,
     take_settled_inventory,
@@ -51,7 +52,7 @@ from .plans import ArrayPlan
 from .reader_limits import reader_problems
 from .recipe_checks import changes_payloads, refuse_changes
 from .routes import Move, Route, route_between
-from .several_frames import SeveralFrames
+from .several_frames import Kind, SeveralFrames
 from .zarr_json import array_head, strict_attributes
 
 _Notes: TypeAlias = tuple[Problem, ...]
@@ -130,7 +131,7 @@ class ArrayPlanner:
         """
         self._trailing = TrailingBytes(self.storage)
         self._several = SeveralFrames(self.storage)
-        self._equal = IdentityCache(equal_layout)
+        self._equal = IdentityCache(self._new_equal)
         self._conversion = IdentityCache(self._new_conversion)
         self._strict = IdentityCache(strict_attributes)
 
@@ -145,12 +146,13 @@ class ArrayPlanner:
         source = node.layout_with(recipe.zero_fill)
         assert source is not None  # refused nodes are not planned
         inventory = self._inventory(node, source, children, recipe)
-        source, renamed = self._equal(source, recipe)
+        source, renamed, kind = self._equal(source, recipe)
         problems = [*node.problems, *self.applied.problems_of(node.path)]
         problems.extend([problem.at(node=node.path) for problem in renamed])
-        kept = self.in_place or recipe.codecs.mode == "keep"
-        source, several = self._several.described(node.path, source, inventory, kept=kept)
-        problems.extend(several)
+        if kind is not None:
+            kept = self.in_place or recipe.codecs.mode == "keep"
+            source, several = self._several.described(kind, node.path, source, inventory, kept=kept)
+            problems.extend(several)
         change = self.applied.change(node.path)
         if recipe.shards is None:
             conversion = self._conversion(source, recipe, change.dimension_names, node.fill_is_null)
@@ -280,13 +282,14 @@ class ArrayPlanner:
             return NOT_LISTED
         if self.inventories is not None and (earlier := self.inventories.reuse(node)) is not None:
             return earlier
+        if (known := inventory_by_names(self.storage, node.path, source, node.chunk_names)) is not None:
+            return known
         return take_settled_inventory(
             self.storage,
             node.path,
             source,
             children=children,
             follow_links=self.follow_links,
-            listed=node.chunk_names,
             count=None if self.inventories is None else self.inventories.count,
         )
 
@@ -302,6 +305,11 @@ class ArrayPlanner:
         size = mean_inner_chunk(source, inventory)
         earlier = self.earlier.get(node.path) if is_by_size(recipe.shards) else None
         return self._new_conversion(source, recipe, names, node.fill_is_null, size, earlier)
+
+    def _new_equal(self, source: Layout, recipe: ArrayRecipe) -> tuple[Layout, _Notes, Kind | None]:
+        """The layout with the names of codecs that a recipe wants, problems, and whose chunks to look at."""
+        equal, problems = equal_layout(source, recipe)
+        return equal, problems, self._several.kind_of(equal)
 
     def _new_conversion(
         self,

@@ -23,7 +23,6 @@ from ..archive.shard_reader import ShardReader, chunk_reader
 from ..core.chain.chain import with_several_streams
 from ..core.codec_table import SEVERAL
 from ..core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, HeadAndTail
-from ..core.identity_cache import IdentityCache
 from ..core.problems import note, warning
 from ..storage.base import Storage
 
@@ -36,7 +35,7 @@ _LARGE: Final = 4 << 20
 
 
 @dataclass(slots=True)
-class _Kind:
+class Kind:
     """All layouts whose chunks are encoded alike."""
 
     tried: int = 0
@@ -48,19 +47,17 @@ class SeveralFrames:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._kinds: dict[object, _Kind] = {}
-        self._kind = IdentityCache(self._kind_of)
+        self._kinds: dict[object, Kind] = {}
         self._answers = True
 
     def described(
-        self, path: str, source: Layout, inventory: Inventory, *, kept: bool
+        self, kind: Kind, path: str, source: Layout, inventory: Inventory, *, kept: bool
     ) -> tuple[Layout, tuple[Problem, ...]]:
         """The layout with the codec for several streams, where chunks have them, and a note.
 
-        `kept` is whether the stored bytes are kept.
+        `kind` is that of the layout, and `kept` is whether the stored bytes are kept.
         """
-        kind = self._kind(source)
-        if kind is None or not len(inventory.indexes) or kind.tried >= _TRIED or not self._answers:
+        if not len(inventory.indexes) or kind.tried >= _TRIED or not self._answers:
             return source, ()
         kind.tried += 1
         reader = chunk_reader(self._storage, path, source)
@@ -85,11 +82,11 @@ class SeveralFrames:
             )
         return layout, (problem,)
 
-    def _kind_of(self, source: Layout) -> _Kind | None:
-        """None if no chunk can have several streams."""
+    def kind_of(self, source: Layout) -> Kind | None:
+        """The kind of a layout; None if no chunk can have several streams."""
         if not any(spec.name in SEVERAL for spec in source.chain.codecs):
             return None
-        return self._kinds.setdefault((source.chain, source.data_type, source.frame), _Kind())
+        return self._kinds.setdefault((source.chain, source.data_type, source.frame), Kind())
 
 
 class _Found(NamedTuple):

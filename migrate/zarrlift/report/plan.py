@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..core.chain.reader_table import Reading
     from ..jobs.update.steps import NodeUpdate, UpdatePlan
     from ..planning.plans import ArrayPlan, Plan
+    from ..planning.routes import Route
 
 _ROWS: Final = 12
 """Maximum number of arrays listed individually in a group; more are combined by shape and data type."""
@@ -153,20 +154,23 @@ def _groups(arrays: Sequence[ArrayPlan]) -> list[list[ArrayPlan]]:
 
     Those of a route whose codecs and keys no other array has are together if the same readers read them.
     """
+    key_of = IdentityCache(_key_of)  # few layouts and routes are those of all arrays
     alike: dict[tuple[str, ...], list[ArrayPlan]] = {}
     for array in arrays:
-        if array.source.opaque:
-            alike.setdefault((array.route.name, array.route.reason, ""), []).append(array)
-            continue
-        form, route = _form(array), array.route
-        alike.setdefault((route.name, route.reason, form.shard_index, form.codecs, form.keys), []).append(
-            array
-        )
+        move = array.move
+        alike.setdefault(key_of(move.source, move.destination, move.route), []).append(array)
     groups: dict[tuple[object, ...], list[ArrayPlan]] = {}
     for key, group in alike.items():
         able = next(readings(group))[1].able if len(group) == 1 else ()
         groups.setdefault((*key[:3], *able) if able else key, []).extend(group)
     return list(groups.values())
+
+
+def _key_of(source: Layout, destination: Layout, route: Route) -> tuple[str, ...]:
+    if source.opaque:
+        return (route.name, route.reason, "")
+    form = _forms(source, destination)
+    return (route.name, route.reason, form.shard_index, form.codecs, form.keys)
 
 
 def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:

@@ -192,6 +192,7 @@ def test_a_chunk_that_the_migration_did_not_see_is_found(tmp_path, monkeypatch) 
         columns = {"indexes": whole.indexes, "sizes": whole.sizes, "versions": whole.versions}
         return whole._replace(**{name: column[kept] for name, column in columns.items()})
 
+    monkeypatch.setattr(array_planner, "inventory_by_names", lambda *_: None)
     monkeypatch.setattr(array_planner, "take_settled_inventory", miss_one)
     outcome = migrate(old, tmp_path / "new", CASES[SHARDED][1])
     (problem,) = outcome.problems

@@ -94,10 +94,10 @@ class ArchiveReader:
 
     def is_array(self, place: NodeDirectory) -> bool:
         """Whether a directory is an array by its documents, so that nothing below it is a node."""
-        return any(
-            marker.key in place.documents and marker.is_array(self._content(marker, place))
-            for marker in self.row.markers
-        )
+        for marker in self.row.markers:
+            if marker.key in place.documents and marker.is_array(self._content(marker, place)):
+                return True
+        return False
 
     def _content(self, marker: MarkerDocument, place: NodeDirectory) -> JSONObject | None:
         """A document as its marker receives it."""

@@ -135,7 +135,7 @@ def _keep(place: _Visited, documents: Sequence[str]) -> None:
     if listing.many:
         return
     place.key_samples = listing.key_samples()
-    if not (listing.directories or listing.links) and all(name in documents for name in listing.files):
+    if not (listing.directories or listing.links) and set(listing.files).issubset(documents):
         place.chunk_names, _ = chunk_names(tuple(listing.chunks))
 
 
@@ -161,6 +161,8 @@ def _closed(place: _Visited) -> bool:
         return True
     if place.path.count("/") >= MAX_LEVELS:
         return True
+    if not place.problems:
+        return False
     return any(problem.kind == "link" and problem.severity == "refusal" for problem in place.problems)
 
 

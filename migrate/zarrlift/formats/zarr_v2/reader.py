@@ -115,8 +115,10 @@ class V2ArrayReader(ArchiveReader):
 
     def __init__(self, *archive: Any, only: bool) -> None:
         super().__init__(*archive, only=only)
-        self._describe: IdentityCache[V2Array] = IdentityCache(V2ArrayDescriber().describe)
-        self._layout: IdentityCache[Layout | None] = IdentityCache(V2Array.layout)
+        describe = V2ArrayDescriber().describe
+        self._alike: IdentityCache[tuple[V2Array, dict[str, Layout | None]]]
+        self._alike = IdentityCache(lambda data: (describe(data), {}))
+        """What equal documents describe, and the layouts with each separator of keys."""
 
     def read_array(
         self, place: NodeDirectory, entries: Iterable[DirectoryEntry], problems: list[Problem]
@@ -128,13 +130,16 @@ class V2ArrayReader(ArchiveReader):
         if data is None:
             return self.array(place, problems, attributes=attributes)
         key = join(place.path, self.row.nodes[0])
-        facts = self._describe(data)
+        facts, layouts = self._alike(data)
         problems.extend(problem.at(key=key) for problem in facts.problems)
         attributes = with_netcdf_members(attributes, data, key, problems)
+        keys = self.keys(place, facts, entries, problems)
+        if keys.separator not in layouts:
+            layouts[keys.separator] = facts.layout(keys)
         return self.array(
             place,
             problems,
-            self._layout(facts, self.keys(place, facts, entries, problems)),
+            layouts[keys.separator],
             attributes=attributes,
             fill_is_null=facts.fill_is_null,
             number_as_text=facts.number_as_text,
@@ -160,6 +165,10 @@ class _Reader(V2ArrayReader):
     """Arrays have `.zarray`, groups `.zgroup`, and both may have `.zattrs`."""
 
     _consolidated: bytes | None = None
+
+    def __init__(self, *archive: Any, only: bool) -> None:
+        super().__init__(*archive, only=only)
+        self._separator = IdentityCache(separator)
 
     # ----- consolidated metadata
 
@@ -227,7 +236,9 @@ class _Reader(V2ArrayReader):
             try:
                 if not self.storage.can_list and facts.separator is None:
                     entries = _probed(self.storage, place.path, len(facts.shape))
-                mark, problem = separator(facts.separator, len(facts.shape), entries)
+                # The walk has the same entries for arrays with the same names of chunks.
+                found = self._separator if entries is place.key_samples else separator
+                mark, problem = found(facts.separator, len(facts.shape), entries)
             except StorageError as error:
                 mark, problem = ".", error.problem
         if problem is not None:
