@@ -47,7 +47,7 @@ from .chunk_checks import (
 from .destination import destination_layout
 from .equal_chains import equal_layout
 from .estimates import Ratio, Samples, Work, work_of
-from .inventories import Inventories, digests
+from .inventories import Inventories, digest, digests
 from .plans import ArrayPlan
 from .reader_limits import reader_problems
 from .recipe_checks import changes_payloads, refuse_changes
@@ -78,6 +78,11 @@ class _Conversion:
     def head(self) -> JSONObject:
         """The result's `zarr.json` without attributes."""
         return array_head(self.destination)
+
+    @cached_property
+    def without_attributes(self) -> JSONObject:
+        """The whole `zarr.json` of a result without attributes."""
+        return {**self.head, "attributes": {}}
 
     @cached_property
     def decoded_bytes(self) -> int:
@@ -134,6 +139,7 @@ class ArrayPlanner:
         self._equal = IdentityCache(self._new_equal)
         self._conversion = IdentityCache(self._new_conversion)
         self._strict = IdentityCache(strict_attributes)
+        self._digest = IdentityCache(digest)  # the content of most documents is that of many others
 
     def plan(
         self, node: ArrayNode, recipe: ArrayRecipe, children: frozenset[str]
@@ -173,7 +179,9 @@ class ArrayPlanner:
         document: JSONObject = {}
         if not any_refusal(problems):
             # The layout of a refused array is the source's, which a v3 document may be unable to express.
-            document = {**conversion.head, "attributes": attributes}
+            document = conversion.without_attributes
+            if attributes:
+                document = {**conversion.head, "attributes": attributes}
             contents = [legacy.content for legacy in node.documents]
             problems.extend([problem.at(node=node.path) for problem in reader_problems(document, contents)])
         blocks = None
@@ -190,7 +198,7 @@ class ArrayPlanner:
         problems.extend(notes)
         if blocks is not None:
             move = move._replace(block_shape=blocks.shape, piece_shape=blocks.piece, run_shape=blocks.run)
-        planned = _planned(node, move, document, inventory, work, problems)
+        planned = self._planned(node, move, document, inventory, work, problems)
         if ratio is not None and recipe.codecs.mode == "portable" and not changes_payloads(recipe):
             self._note_growth(planned, recipe)
         return planned, inventory
@@ -237,7 +245,7 @@ class ArrayPlanner:
             *self.applied.problems_of(node.path),
             *listing_problems(node, layout, inventory),
         )
-        planned = _planned(node, move, passed.document, inventory, work, problems)
+        planned = self._planned(node, move, passed.document, inventory, work, problems)
         verbatim = node.documents[0].content.decode("utf-8", "surrogateescape")
         return replace(planned, verbatim=verbatim, fill_is_null=True), inventory
 
@@ -385,31 +393,31 @@ class ArrayPlanner:
         trailing = self._trailing.problem(path, source, inventory, stay=stays)
         return problems if trailing is None else [*problems, trailing]
 
-
-def _planned(
-    node: ArrayNode,
-    move: Move,
-    document: JSONObject,
-    inventory: Inventory,
-    work: Work,
-    problems: Sequence[Problem],
-) -> ArrayPlan:
-    return ArrayPlan(
-        move=move,
-        document=document,
-        fill_is_null=node.fill_is_null,
-        chunks=len(inventory.indexes),
-        bytes_in=work.bytes_in,
-        bytes_in_known=inventory.total_bytes is not None,
-        bytes_out=work.bytes_out,
-        bytes_out_known=work.bytes_out_known,
-        bounds=work.bounds,
-        times_read=work.times_read,
-        reads=work.reads,
-        objects_out=work.objects_out,
-        memory=work.memory,
-        between=work.between,
-        fingerprint=inventory.fingerprint,
-        source_digests=digests(node.documents),
-        problems=tuple(problems),
-    )
+    def _planned(
+        self,
+        node: ArrayNode,
+        move: Move,
+        document: JSONObject,
+        inventory: Inventory,
+        work: Work,
+        problems: Sequence[Problem],
+    ) -> ArrayPlan:
+        return ArrayPlan(
+            move=move,
+            document=document,
+            fill_is_null=node.fill_is_null,
+            chunks=len(inventory.indexes),
+            bytes_in=work.bytes_in,
+            bytes_in_known=inventory.total_bytes is not None,
+            bytes_out=work.bytes_out,
+            bytes_out_known=work.bytes_out_known,
+            bounds=work.bounds,
+            times_read=work.times_read,
+            reads=work.reads,
+            objects_out=work.objects_out,
+            memory=work.memory,
+            between=work.between,
+            fingerprint=inventory.fingerprint,
+            source_digests=digests(node.documents, self._digest),
+            problems=tuple(problems),
+        )

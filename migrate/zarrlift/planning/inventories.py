@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -32,7 +32,9 @@ def digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def digests(documents: tuple[SourceDocument, ...]) -> tuple[tuple[str, str], ...]:
+def digests(
+    documents: tuple[SourceDocument, ...], digest: Callable[[bytes], str] = digest
+) -> tuple[tuple[str, str], ...]:
     """(key, digest) of each document."""
     return tuple([(document.key, digest(document.content)) for document in documents])
 

@@ -40,12 +40,14 @@ _ESCAPE: Final = re.compile(rb"\\u[dD]")
 def readings(arrays: Iterable[ArrayPlan]) -> Iterator[tuple[ArrayPlan, Reading]]:
     """Each array of a plan with the readers that read its result, and those that do not."""
     head = IdentityCache(_layout_features)
+    alone = IdentityCache(lambda layout: reading(_layout_features(layout)))
     for array in arrays:
         if array.source.opaque:  # not described, so it is unknown who reads it
             yield array, Reading(able=(), unable={})
-            continue
-        attributes = attribute_features(array.document.get("attributes", {}))
-        yield array, reading((*head(array.destination), *attributes))
+        elif attributes := array.document.get("attributes"):
+            yield array, reading((*head(array.destination), *attribute_features(attributes)))
+        else:
+            yield array, alone(array.destination)
 
 
 def _layout_features(layout: Layout) -> tuple[str, ...]:

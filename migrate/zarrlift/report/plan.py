@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..core.codec_table import READERS
@@ -183,6 +184,7 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
     form = _form(first)
     forms = set(map(_form, {(id(each.source), id(each.destination)): each for each in group}.values()))
     own = [part for part in _COMMON if name == "pass" or len({getattr(each, part) for each in forms}) > 1]
+    cells = IdentityCache(partial(_cells, own))
     layouts = (first.source, first.destination)
     whole_shards = _shards(layouts, lambda shards: str(shards).removeprefix("shards of "))
     yield b.Pairs(
@@ -195,9 +197,13 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
         )
     )
 
+    def alike(array: ArrayPlan) -> tuple[str, ...]:
+        move = array.move
+        return _opaque_cells(array) if move.source.opaque else cells(move.source, move.destination)
+
     def row(*arrays: ArrayPlan) -> tuple[str, ...]:
         names = node_names((array.path for array in arrays), 1)
-        return (names, *_cells(arrays[0], own), *_figures(arrays))
+        return (names, *alike(arrays[0]), *_figures(arrays))
 
     def rest(arrays: Sequence[ArrayPlan]) -> tuple[str, ...]:
         head = f"{count_text(len(arrays), 'more array')} (--all)"
@@ -209,7 +215,7 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
         row=row,
         most=_ROWS,
         what="array",
-        alike=lambda array: _cells(array, own),
+        alike=alike,
         rest=rest,
     )
 
@@ -247,12 +253,14 @@ def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
     yield "not by", "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
 
 
-def _cells(array: ArrayPlan, own: Sequence[str]) -> tuple[str, ...]:
+def _opaque_cells(array: ArrayPlan) -> tuple[str, ...]:
+    shape, _, data_type = stated(array.document)
+    return (shape, "", data_type, *[""] * len(_COMMON))
+
+
+def _cells(own: Sequence[str], source: Layout, destination: Layout) -> tuple[str, ...]:
     """What a row has of an array, except for its name and its figures."""
-    if array.source.opaque:
-        shape, _, data_type = stated(array.document)
-        return (shape, "", data_type, *[""] * len(_COMMON))
-    form = _form(array)
+    form = _forms(source, destination)
     parts = [getattr(form, part) if part in own else "" for part in _COMMON]
     return (form.shape, form.chunk, form.data_type, *parts)
 

@@ -181,14 +181,12 @@ def not_held(directory: Path, paths: Iterable[str]) -> Iterator[tuple[str, str]]
 
 
 def _doubtful(names: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    folded = Counter(_folded(name) for name, _ in names)
+    folded = [_folded(name) for name, _ in names]
+    counts = Counter(folded)
     return [
         (name, path)
-        for name, path in names
-        if folded[_folded(name)] > 1
-        or len(name) > _SHORT
-        or not _PLAIN.fullmatch(name)
-        or _DEVICES.fullmatch(name)
+        for (name, path), alike in zip(names, folded, strict=True)
+        if counts[alike] > 1 or len(name) > _SHORT or not _PLAIN.fullmatch(name) or _DEVICES.fullmatch(name)
     ]
 
 
