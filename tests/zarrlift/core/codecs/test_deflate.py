@@ -390,3 +390,8 @@ def test_a_first_trailer_is_found_as_a_plain_search_finds_it(
     with mock.patch.object(deflate, "_PIECE", piece), mock.patch.object(deflate, "_FEW", few):
         found = deflate._ends_with_first(payload, trailer)
     assert found == (bytes(payload).find(trailer) == len(body))
+
+
+def test_a_trailer_that_overlaps_itself_at_the_end_is_not_the_first() -> None:
+    assert deflate._ends_with_first(b"?" + b"ab" * 4, b"ab" * 4)
+    assert not deflate._ends_with_first(b"?" + b"ab" * 5, b"ab" * 4)
