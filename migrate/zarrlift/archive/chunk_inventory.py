@@ -109,22 +109,11 @@ def take_inventory(
         require_countable(layout)
     except UnsupportedError as error:
         raise error.at(node=path) from None
-    if isinstance(storage, LocalStorage):
-        found = scan(
-            storage,
-            path,
-            layout,
-            children=children,
-            follow_links=follow_links,
-            names_only=names_only,
-            collect=collect,
-        )
-    elif storage.can_list:
-        if names_only:
-            storage.refuse_links(path)
-        found = _found(storage, path, layout, children, count, collect, follow_links=follow_links)
-    else:
+    if not (isinstance(storage, LocalStorage) or storage.can_list):
         return _every_chunk(path, layout)
+    found = _found(
+        storage, path, layout, children, count, collect, follow_links=follow_links, names_only=names_only
+    )
     inventory = inventory_of(found)
     if layout.opaque and inventory.unclaimed_count:  # every object is the array's
         return inventory._replace(fingerprint=f"{inventory.fingerprint}+{inventory.unclaimed_count}")
@@ -187,9 +176,20 @@ def _found(
     collect: Callable[[str], object],
     *,
     follow_links: bool,
+    names_only: bool = False,
 ) -> ChunkScan:
     if isinstance(storage, LocalStorage):
-        return scan(storage, path, layout, children=children, follow_links=follow_links, collect=collect)
+        return scan(
+            storage,
+            path,
+            layout,
+            children=children,
+            follow_links=follow_links,
+            names_only=names_only,
+            collect=collect,
+        )
+    if names_only:
+        storage.refuse_links(path)
     prefix = layout.prefix(path)
     result = storage.list_objects(
         prefix,

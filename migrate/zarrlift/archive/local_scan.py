@@ -108,10 +108,9 @@ def files_by_name(
     None if only another listing can tell: one of the names is no chunk's, or no file's any more.
     """
     known = _names_of(layout)
-    if layout.root is not None:
-        return None
     # Where entries of directories are updated late, a file's own time may differ from theirs.
-    if names and (known.by_pattern or known.nested or not storage.tells_versions):
+    readable = not (known.by_pattern or known.nested) and storage.tells_versions
+    if layout.root is not None or (names and not readable):
         return None
     indexes = known.indexes(names)
     if NO_CHUNK in indexes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..core.codec_table import READERS
@@ -184,7 +183,6 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
     form = _form(first)
     forms = set(map(_form, {(id(each.source), id(each.destination)): each for each in group}.values()))
     own = [part for part in _COMMON if name == "pass" or len({getattr(each, part) for each in forms}) > 1]
-    cells = IdentityCache(partial(_cells, own))
     layouts = (first.source, first.destination)
     whole_shards = _shards(layouts, lambda shards: str(shards).removeprefix("shards of "))
     yield b.Pairs(
@@ -197,13 +195,9 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
         )
     )
 
-    def alike(array: ArrayPlan) -> tuple[str, ...]:
-        move = array.move
-        return _opaque_cells(array) if move.source.opaque else cells(move.source, move.destination)
-
     def row(*arrays: ArrayPlan) -> tuple[str, ...]:
         names = node_names((array.path for array in arrays), 1)
-        return (names, *alike(arrays[0]), *_figures(arrays))
+        return (names, *_cells(arrays[0], own), *_figures(arrays))
 
     def rest(arrays: Sequence[ArrayPlan]) -> tuple[str, ...]:
         head = f"{count_text(len(arrays), 'more array')} (--all)"
@@ -215,7 +209,8 @@ def _group(group: list[ArrayPlan]) -> Iterator[b.Block]:
         row=row,
         most=_ROWS,
         what="array",
-        alike=alike,
+        # What is not in a row is the same for the group.
+        alike=lambda array: _cells(array, own) if array.source.opaque else _form(array),
         rest=rest,
     )
 
@@ -253,14 +248,12 @@ def _readers(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
     yield "not by", "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
 
 
-def _opaque_cells(array: ArrayPlan) -> tuple[str, ...]:
-    shape, _, data_type = stated(array.document)
-    return (shape, "", data_type, *[""] * len(_COMMON))
-
-
-def _cells(own: Sequence[str], source: Layout, destination: Layout) -> tuple[str, ...]:
+def _cells(array: ArrayPlan, own: Sequence[str]) -> tuple[str, ...]:
     """What a row has of an array, except for its name and its figures."""
-    form = _forms(source, destination)
+    if array.source.opaque:
+        shape, _, data_type = stated(array.document)
+        return (shape, "", data_type, *[""] * len(_COMMON))
+    form = _form(array)
     parts = [getattr(form, part) if part in own else "" for part in _COMMON]
     return (form.shape, form.chunk, form.data_type, *parts)
 

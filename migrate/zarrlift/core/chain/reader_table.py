@@ -147,6 +147,8 @@ def _of_kind(kind: str) -> Mapping[str, Row]:
     )
 
 
+# Each is itself alone, so that those of many arrays can be counted: `reading` gives the same one for the same
+# features.
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reading:
     """Which readers read an array; a reader is in neither of them if a feature is not in the table."""

@@ -53,14 +53,12 @@ class DirectoryListing:
         if self.chunks:
             yield DirectoryEntry(min(self.chunks), is_dir=False)
 
-    def key_samples(self) -> tuple[DirectoryEntry, ...]:
-        """Entries that show the form of chunk keys: one for each number of dots, and a row of chunks."""
-        _, files = chunk_names(tuple(self.chunks))
+    def key_samples(self) -> Iterator[DirectoryEntry]:
+        """Directories and links that show the form of chunk keys: a row of chunks, and what is named so."""
         row = next(filter(_NUMBER.fullmatch, self.directories), None)
-        links = [link for name, link in self.links.items() if CHUNK.fullmatch(name)]
-        if row is None and not links:
-            return files
-        return (*files, *([] if row is None else [DirectoryEntry(row, is_dir=True)]), *links)
+        if row is not None:
+            yield DirectoryEntry(row, is_dir=True)
+        yield from (link for name, link in self.links.items() if CHUNK.fullmatch(name))
 
 
 @lru_cache(maxsize=1024)

@@ -134,9 +134,11 @@ def _keep(place: _Visited, documents: Sequence[str]) -> None:
         place.subdirectories = tuple(listing.directories)
     if listing.many:
         return
-    place.key_samples = listing.key_samples()
-    if not (listing.directories or listing.links) and set(listing.files).issubset(documents):
-        place.chunk_names, _ = chunk_names(tuple(listing.chunks))
+    names, place.key_samples = chunk_names(tuple(listing.chunks))
+    if listing.directories or listing.links:
+        place.key_samples += tuple(listing.key_samples())
+    elif set(listing.files).issubset(documents):
+        place.chunk_names = names
 
 
 def chunk_root(path: str, directories: dict[str, NodeDirectory], *, is_key: Callable[[str], bool]) -> str:

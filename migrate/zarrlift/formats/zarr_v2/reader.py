@@ -237,8 +237,8 @@ class _Reader(V2ArrayReader):
                 if not self.storage.can_list and facts.separator is None:
                     entries = _probed(self.storage, place.path, len(facts.shape))
                 # The walk has the same entries for arrays with the same names of chunks.
-                found = self._separator if entries is place.key_samples else separator
-                mark, problem = found(facts.separator, len(facts.shape), entries)
+                separator_of = self._separator if entries is place.key_samples else separator
+                mark, problem = separator_of(facts.separator, len(facts.shape), entries)
             except StorageError as error:
                 mark, problem = ".", error.problem
         if problem is not None:
