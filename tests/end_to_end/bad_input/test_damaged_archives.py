@@ -249,3 +249,25 @@ def test_a_plan_does_not_refuse_what_a_store_serves_with_another_size(tmp_path: 
     compressed = listing._replace(sizes=listing.sizes // 2)
     assert exact_size(layout) == 16
     assert damage_problem("", storage, layout, compressed, 16) is None
+
+
+@pytest.mark.parametrize("case", DRAFTS[::7], ids=str)
+def test_nothing_is_done_to_a_draft_in_place(case: BadCase, tmp_path: Path) -> None:
+    source = copied(case.path, tmp_path / "source.zarr")
+    before = tree(source)
+    ran = migrate(source, "--in-place")
+    assert ran.code
+    assert tree(source) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["source.zarr"]
+
+
+def test_every_bad_block_of_an_n5_array_is_named(tmp_path: Path) -> None:
+    source = copied(ALL["n5-block_mode_3"].path, tmp_path / "source.n5")
+    (source / "bad/0/0").write_bytes(b"\0\0")
+    ran = migrate(source, tmp_path / "out.zarr")
+    assert [(problem["node"], problem["key"]) for problem in ran.refusals] == [
+        ("bad", "bad/0/0"),
+        ("bad", "bad/0/1"),
+    ]
+    assert "shorter than its header" in ran.refusals[0]["message"]
+    assert "unknown mode" in ran.refusals[1]["message"]
