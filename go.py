@@ -151,7 +151,7 @@ def demo():
 
 
 def for_pytest(arguments):
-    """The arguments of `test` as pytest takes them; without others, it runs on all cores."""
+    """The arguments of `test` as pytest takes them; without others, it uses all cores."""
     words = [word for word in arguments if word not in CHOICES]
     chosen = [word for name, given in CHOICES.items() if name in arguments for word in given]
     if "--random" in arguments and not any(word.startswith("--hypothesis-seed") for word in words):
