@@ -1,8 +1,8 @@
 """Bitwise comparison of two arrays, with the first difference.
 
-NaN payloads and the sign of zero count; memory order, byte order and padding between a struct's fields do
-not. Strings and bytes are compared as values, because zarr-python returns them as numpy's `StringDType` or as
-objects, depending on its version.
+NaN payloads and the sign of zero count; memory order, byte order, and padding between a struct's fields or
+behind a long double do not. Strings and bytes are compared as values, because zarr-python returns them as
+numpy's `StringDType` or as objects, depending on its version.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ from .object_values import plain, tagged_form
 Values: TypeAlias = npt.NDArray[Any]
 
 _WORDS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_LONG_DOUBLES: Final = frozenset("gG")
+"""numpy's characters of `longdouble` and `clongdouble`."""
+_X87: Final = 10
+"""Bytes of the long doubles of x86. numpy stores them in 12 or 16, and does not set the others."""
 _SHOWN: Final = 80
 """Characters of a value shown in a message."""
 
@@ -125,6 +129,10 @@ def _words(values: Values) -> Values:
     native = values.dtype.newbyteorder("=")
     # Not ascontiguousarray, which adds an axis to 0-d arrays.
     plain = np.array(values, dtype=native, order="C", copy=None if _copies_if_needed() else False)
+    if native.char in _LONG_DOUBLES and np.finfo(np.longdouble).nmant == 63:
+        parts = plain.reshape(*plain.shape, 1).view(np.longdouble)  # real and imaginary
+        bits = parts.reshape(*parts.shape, 1).view(np.uint8)[..., :_X87]
+        return bits.reshape(*plain.shape, -1)
     word = _WORDS.get(native.itemsize)
     if word is not None:
         return plain.view(word)
@@ -181,7 +189,7 @@ def shown(value: object) -> str:
     except ValueError:  # a struct with a datetime without a unit
         text = f"bytes {value.tobytes().hex()}" if isinstance(value, np.void) else object.__repr__(value)
     if isinstance(value, np.inexact) and not np.all(np.isfinite(value)):
-        text += f" (bits {value.tobytes()[::-1].hex()})"
+        text += f" (bits {_words(np.asarray(value)).tobytes()[::-1].hex()})"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 

@@ -70,6 +70,18 @@ def test_one_flipped_bit_is_found_and_placed(place: int, bit: int) -> None:
     assert (found.count, found.index) == (1, (place // 5, place % 5))
 
 
+@pytest.mark.parametrize("data_type", [np.longdouble, np.clongdouble])
+def test_each_byte_of_a_long_double_counts_but_none_that_only_fills_up_its_place(data_type: type) -> None:
+    value = np.array([1.5], data_type)
+    size, is_x87 = np.dtype(np.longdouble).itemsize, np.finfo(np.longdouble).nmant == 63
+    for place in range(value.itemsize):
+        stored = bytearray(value.tobytes())
+        stored[place] ^= 1
+        other = np.frombuffer(bytes(stored), data_type)
+        counts = not is_x87 or place % size < 10
+        assert (same_bits(other, value), same(other[0], value[0])) == (not counts, not counts)
+
+
 def test_objects_are_the_same_only_with_their_types() -> None:
     assert not same({"a": [1]}, {"a": [1.0]})
     assert not same((1,), [1])
