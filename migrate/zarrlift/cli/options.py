@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..recipe.changes import ARRAY_OPTIONS, WHOLE_OPTIONS
-from ..recipe.options import Option, Reading, VerifyLevel, flag_of, rows
+from ..recipe.options import Option, Reading, Size, VerifyLevel, flag_of, rows
 from .session import Session
 
 if TYPE_CHECKING:
@@ -268,15 +268,33 @@ class Given(Namespace):
             if row is None or not equals:
                 near = did_you_mean(name.replace("_", "-"), names)
                 raise usage(f"--set takes NAME=VALUE, found {text}", expected=", ".join(names), advice=near)
-            if (choices := choices_of(row)) and value not in choices:
-                raise usage(f"--set {name}: {value!r}", expected=", ".join(choices))
-            settings[name] = TRUTHS[value] if row.type is bool else value
+            try:
+                settings[name] = value_of(row, value)
+            except ValueError as error:
+                raise usage(f"--set {name}: {value!r}", expected=str(error)) from None
         return settings
 
 
 def choices_of(row: Option) -> tuple[str, ...]:
     """The values that `--set` takes for an option; empty if any."""
     return tuple(TRUTHS) if row.type is bool else row.choices
+
+
+def value_of(row: Option, text: str) -> Any:
+    """The value of an option that a word gives; the text of a ValueError is what the option takes."""
+    if row.type is int:
+        if text.isdecimal() and int(text) >= 1:
+            return int(text)
+        raise ValueError("a whole number of at least 1")
+    if row.type is Size:
+        from zarrstack.core.sizes import parse_size
+
+        if (number := parse_size(text)) is not None and number >= 1:
+            return int(number)
+        raise ValueError("a size such as 512MB or 2GB")
+    if (choices := choices_of(row)) and text not in choices:
+        raise ValueError(", ".join(choices))
+    return TRUTHS[text] if row.type is bool else text
 
 
 def usage(message: str, *, expected: str | None = None, advice: str | None = None) -> Exception:

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 from ..core.problems import command as command_line
-from ..recipe.options import Option, Size
+from ..recipe.options import Option
 from ..storage.redact import redact
 from .commands import COMMANDS, TOP, usage_of
 from .exit_codes import DONE, USAGE
@@ -37,6 +37,7 @@ from .options import (
     names_text,
     sections,
     usage,
+    value_of,
     words_of,
 )
 from .session import Session, say, write, write_json
@@ -231,22 +232,10 @@ def _type(row: Option) -> Callable[[str], Any]:
     """What makes a value of a word; its error says what the option takes."""
 
     def parse(text: str) -> Any:
-        expected = ""
-        if row.type is int:
-            if text.isdecimal() and int(text) >= 1:
-                return int(text)
-            expected = "a whole number of at least 1"
-        elif row.type is Size:
-            from zarrstack.core.sizes import parse_size
-
-            if (number := parse_size(text)) is not None and number >= 1:
-                return int(number)
-            expected = "a size such as 512MB or 2GB"
-        elif row.choices and text not in row.choices:
-            expected = ", ".join(row.choices)
-        if expected:
-            raise ArgumentTypeError(f"found {text!r}; expected {expected}")
-        return text
+        try:
+            return value_of(row, text)
+        except ValueError as error:
+            raise ArgumentTypeError(f"found {text!r}; expected {error}") from None
 
     return parse
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSON, JSONObject
@@ -51,6 +51,10 @@ CodecForms: TypeAlias = str | JSONObject | list[JSON] | Chain | CodecRequest
 
 Given = TypeVar("Given")
 Value = TypeVar("Value")
+
+
+_EXPECTED: Final = {bool: "true or false", int: "a whole number"}
+"""Values of options that are neither parsed nor have choices."""
 
 
 class _Parsed(Generic[Given, Value]):
@@ -151,8 +155,9 @@ class ArrayRecipe:
     def __post_init__(self) -> None:
         for name, option in ARRAY_OPTIONS.items():
             value = getattr(self, name)
-            if option.type is bool and not isinstance(value, bool):
-                raise UsageError(f"wrong type of {name}", found=repr(value), expected="true or false")
+            expected = _EXPECTED.get(option.type)
+            if expected and type(value) is not option.type and value is not getattr(ArrayRecipe, name):
+                raise UsageError(f"wrong type of {name}", found=repr(value), expected=expected)
             if option.choices and value is not None and value not in option.choices:
                 raise UsageError(
                     f"unknown value of {name}", found=repr(value), expected=", ".join(option.choices)

@@ -172,6 +172,9 @@ def test_a_recipe_comes_back_from_the_job_as_it_went_in(
 
 def test_options_are_the_fields_of_a_recipe() -> None:
     assert set(ARRAY_OPTIONS) == {field.name for field in fields(ArrayRecipe)}
+    for name in (name for name, option in ARRAY_OPTIONS.items() if option.type is not str):
+        with pytest.raises(UsageError, match=f"of {name}"):  # __post_init__ checks values of every type
+            ArrayRecipe(**{name: object()})  # type: ignore[arg-type]
 
 
 def test_a_job_keeps_the_words_of_the_user() -> None:
