@@ -54,6 +54,8 @@ ARRAYS = {
 MADE = {name: row for name, row in TABLE.items() if row.made_by is not None}
 BUFFERS = {name: row for name, row in MADE.items() if row.kind != "serializer"}
 HERE = [name for name, row in BUFFERS.items() if row.v2_id and row.extra is None]
+IN_NUMCODECS = {*numcodecs.registry.codec_registry, *numcodecs.registry.entries}
+"""Others have a class of their own; what their writers wrote is in `codecs/test_golden.py`."""
 
 
 def spec_of(name: str) -> CodecSpec:
@@ -79,17 +81,16 @@ def test_a_row_names_a_class_and_is_compiled_by_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HERE)
-def test_what_numcodecs_wrote_is_read_and_kept_or_encoded_again(name: str) -> None:
+def test_what_a_filter_or_compressor_of_zarr_v2_wrote_is_read_and_kept_or_encoded_again(name: str) -> None:
     row, array = TABLE[name], ARRAYS.get(name, NUMBERS)
-    configuration = CONFIGURATIONS.get(name, {})
-    payload = numcodecs.compat.ensure_bytes(
-        numcodecs.get_codec({"id": row.v2_id, **configuration}).encode(array)
-    )
     data_type = DataType.from_numpy(array.dtype)
     little = CodecSpec("bytes", {"endian": "little"} if array.itemsize > 1 else {})
     chain = Chain((little, spec_of(name)))
     pipeline = Pipeline(chain, array.shape, data_type)
-    assert np.array_equal(pipeline.decode(payload), array)
+    if row.v2_id in IN_NUMCODECS:
+        codec = numcodecs.get_codec({"id": row.v2_id, **CONFIGURATIONS.get(name, {})})
+        payload = numcodecs.compat.ensure_bytes(codec.encode(array))
+        assert np.array_equal(pipeline.decode(payload), array)
     assert np.array_equal(pipeline.decode(pipeline.encode(array)), array)
 
     portable, _ = portable_tail(chain.codecs[1:], data_type)
