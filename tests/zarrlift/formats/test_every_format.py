@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from tests.support.fixtures_index import archive
+from tests.support.unpacking import unpacked
 
 import zarrlift
 from zarrlift.core.format_table import FORMATS
@@ -20,7 +20,7 @@ from zarrlift.core.format_table import FORMATS
 
 def fixture(name: str, group: str = "") -> Callable[[Path], object]:
     """What copies a group of a fixture to a path."""
-    return lambda path: shutil.copytree(archive(name).path / group, path)
+    return lambda path: shutil.copytree(unpacked(name) / group, path)
 
 
 def zarr_3(path: Path) -> None:
@@ -30,11 +30,11 @@ def zarr_3(path: Path) -> None:
 
 
 ARCHIVES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "n5": (fixture("n5/java-3.5.1/tree"), "attributes.json"),
-    "zarr1": (fixture("zarr_v1/zarr-1.1/arrays", "shapes"), "meta"),
-    "zarr2": (fixture("zarr-2.18/stores/directory"), ".zarray"),
+    "n5": (fixture("n5/java-3.5.1/tree.n5"), "attributes.json"),
+    "zarr1": (fixture("zarr_v1/zarr-1.1/arrays.zarr", "shapes"), "meta"),
+    "zarr2": (fixture("zarr_v2/zarr-2.18/stores/directory.zarr"), ".zarray"),
     "zarr3": (zarr_3, "zarr.json"),
-    "zarr3-draft": (fixture("zarr_v3_draft/gdal/gzip"), "*.array.json"),
+    "zarr3-draft": (fixture("zarr_v3_draft/gdal/gzip.zarr"), "*.array.json"),
 }
 
 
