@@ -122,7 +122,8 @@ def test_an_unknown_member_is_refused_by_name(name: str) -> None:
         MADE[name].read(spec)
 
 
-def test_the_registered_codec_of_the_same_bytes_has_a_row() -> None:
+def test_what_is_named_here_and_the_registered_codec_of_the_same_bytes_have_a_row() -> None:
+    assert (CONFIGURATIONS.keys() | ARRAYS.keys()) - TABLE.keys() == set()
     likes = [row.like.name for row in TABLE.values() if row.like is not None]
     assert sorted({*likes}) == ["blosc", "crc32c", "gzip", "zstd"]
     assert all(is_registered(name) for name in likes)
