@@ -27,6 +27,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -169,6 +170,7 @@ def matches(expected: str, found: str) -> bool:
 def updated(expected: str, found: str) -> str:
     """What was printed, as a page should show it: lines that still match stay, and so do its `...`."""
     old, new = expected.splitlines(), found.rstrip().splitlines()
+    _break_alike(old, new)
     same = [[line != "..." and matches(line, other) for other in new] for line in old]
     common = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
     for i, j in product(reversed(range(len(old))), reversed(range(len(new)))):
@@ -194,18 +196,37 @@ def updated(expected: str, found: str) -> str:
     return (text if matches(text, found) else found.rstrip()) + (blank or "\n")
 
 
+def _break_alike(old: list[str], new: list[str]) -> None:
+    """Break printed lines as the page does where nothing else differs: the length of a path does."""
+    for i, a, b in product(range(len(old)), (1, 2, 3), (1, 2, 3)):
+        lines = old[i : i + a]
+        for j in range(len(new)):
+            mine, theirs = ([len(line.split()) for line in each] for each in (lines, new[j : j + b]))
+            is_broken_elsewhere = mine != theirs and sum(mine) == sum(theirs) and min(mine + theirs) > 0
+            text = "\n".join(lines)
+            if is_broken_elsewhere and "..." not in text and matches(text, "\n".join(new[j : j + b])):
+                new[j : j + b] = lines
+
+
+def _last(old: list[str], new: list[str]) -> list[str]:
+    """The printed lines that stand for the last ones of a page, of which some may be broken now."""
+    words, first = "\n".join(old).split(), len(new) - len(old)
+    tails = [new[start:] for start in range(first, max(first - 3, -1), -1)]
+    return max(tails, key=lambda tail: SequenceMatcher(None, words, "\n".join(tail).split()).ratio())
+
+
 def _between(old: list[str], new: list[str], above: list[str]) -> list[str]:
     """The lines of a place where those of the page match nothing that was printed."""
     if above and above[-1].endswith(" ..."):  # which stands for whole lines too
         after = old[::-1].index("...") if "..." in old else len(old)
-        return new[len(new) - after :] if after <= len(new) else new
+        return _last(old[len(old) - after :], new) if after <= len(new) else new
     if "..." not in old:
         return new
     before, after = old.index("..."), old[::-1].index("...")
     while not masked("\n".join(new)).startswith(masked("\n".join(new[:before]))):
         before += 1  # what varies is not cut
-    shown = [*new[:before], "...", *new[len(new) - after :]]
-    return shown if before + after <= len(new) else new
+    last = _last(old[len(old) - after :], new[before:])
+    return [*new[:before], "...", *last] if before + after <= len(new) else new
 
 
 class Runner:
@@ -405,6 +426,8 @@ def test_what_a_page_shows_is_written_up_to_the_first_failure(
         ("a b\n1 c\n", "a  b\n10 c\n", "a  b\n10 c\n"),
         ("a 1 s (1 B/s)\n...\n", "b 1 s (1\n  B/s)\nc\n", "b 1 s (1\n  B/s)\n...\n"),
         ("a ...\nb\nc\n", "a 1\nd\ne\nb\nf\n", "a ...\nb\nf\n"),
+        ("...\nan old line of 5\n", "b\nc\na new line\n  of 5\n", "...\na new line\n  of 5\n"),
+        ("a b\n  c\nold\n", "a b c\nnew\n", "a b\n  c\nnew\n"),
     ],
 )
 def test_lines_and_gaps_that_still_match_stay(old: str, printed: str, new: str) -> None:

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import tempfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,8 @@ globals().update({test.__name__: test for test in map(suite, STACKS)})
 
 def test_every_layer_is_registered_found_and_tried():
     installed = {point.name for point in plugins.registered(registry.GROUP)}  # and not what a test registers
+    project = tomllib.loads((Path(__file__).parents[3] / "transformers" / "pyproject.toml").read_text())
+    assert installed == project["project"]["entry-points"][registry.GROUP].keys(), "install zarrstack again"
     assert installed == LAYERS.keys() | READING
     files = Path(registry.__file__).parents[1].glob("layers/**/*.py")
     sources = [file.read_text() for file in files if file.name != "rules.py"]  # which have names too
