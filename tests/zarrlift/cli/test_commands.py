@@ -373,7 +373,6 @@ def test_what_it_says_to_try_works(tmp_path, capsys, monkeypatch):
     assert "Give another name" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_others_read_it(tmp_path, capsys):
     assert main(["demo", str(tmp_path / "here"), "--json"]) == 0
     written = json.loads(capsys.readouterr().out)["result"]["written"]

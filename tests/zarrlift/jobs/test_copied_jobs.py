@@ -271,7 +271,6 @@ WAYS: dict[str, Callable[[Path, str], Path]] = {
 """What is copied, renamed or moved; each gives what a command is then called with."""
 
 
-@pytest.mark.slow(one_in=7)
 @pytest.mark.parametrize("name", ["out.zarr", "source.zarr"], ids=["copy", "in place"])
 @pytest.mark.parametrize("way", WAYS)
 def test_no_command_changes_the_original(way: str, name: str, folder: Path) -> None:

@@ -345,7 +345,6 @@ def rebooted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lost_tasks, "system", SimpleNamespace(boot=lambda: "the next boot"))
 
 
-@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("recipe", RECIPES, ids=str)
 def test_what_had_not_reached_the_disk_is_compared_with_the_source(
     recipe: dict[str, Any], source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch

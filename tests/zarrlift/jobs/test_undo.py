@@ -138,7 +138,6 @@ def test_chunks_that_others_wrote_before_an_update_of_other_chunks_stay(updates:
     assert tree(result) == {"h/rewrite/c/0/0": b"mine"}
 
 
-@pytest.mark.slow(one_in=2)
 @pytest.mark.parametrize("chunks", [(9, 5), (7, 7)])
 def test_nothing_stays_of_an_array_that_became_smaller_before_a_resume(
     chunks: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

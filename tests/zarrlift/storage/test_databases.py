@@ -96,7 +96,6 @@ def tree_in(storage: object) -> dict[str, bytes | None]:
     return {key: storage.get(key) for key in storage.list_prefix("")}
 
 
-@pytest.mark.slow(one_in=3)
 def test_every_object_is_listed_and_read(database: Path, folder: Path) -> None:
     storage = open_storage(database)
     assert tree_in(storage) == tree(folder)

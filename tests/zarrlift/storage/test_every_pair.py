@@ -219,7 +219,6 @@ def test_the_store_copies_large_payloads_and_only_their_ends_are_read(source, ou
     assert our_bucket.stored("out.zarr") == files(tmp_path / "local.zarr")
 
 
-@pytest.mark.slow(one_in=11)
 @pytest.mark.parametrize("name", ["large", "blosc"])
 @pytest.mark.parametrize("damage", ["short", "long", "empty", "gone"])
 def test_a_payload_is_looked_at_before_it_is_copied(name, damage, source, our_bucket, tmp_path) -> None:

@@ -103,7 +103,6 @@ def test_a_chunk_that_is_forbidden_keeps_its_array_from_being_published(
     assert not (tmp_path / "out.zarr/x/zarr.json").exists()
 
 
-@pytest.mark.slow(one_in=17)
 @pytest.mark.parametrize("size", [len(PAGE), 16, 10_000], ids=["short", "as large as a chunk", "long"])
 def test_a_page_in_place_of_a_chunk_is_never_data(size: int, made: Path, served: Web, tmp_path: Path) -> None:
     place = put(served, made)

@@ -132,7 +132,6 @@ def test_a_second_pass_may_have_the_leaves_of_the_result(
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.slow
 def test_what_lies_between_and_cannot_be_removed_fails_its_array(
     rows: Path, ample: dict[str, bytes], tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,7 +310,6 @@ def test_a_chunk_that_no_row_reaches_stays_missing(
     assert {int(name.split("/")[2]) for name in made if "/c/" in name} == reached
 
 
-@pytest.mark.slow(one_in=2)
 def test_a_shard_that_goes_away_between_the_passes_is_told(
     rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
