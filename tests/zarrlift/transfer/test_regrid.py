@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -35,6 +36,7 @@ from zarrlift.jobs import process_tuning
 from zarrlift.jobs.executors import RunOptions, forks_for
 from zarrlift.planning import blocks
 from zarrlift.planning.boxes import Candidates
+from zarrlift.transfer.blocks import ShardBuilder
 from zarrlift.transfer.events import Event, Planned, TaskDone
 from zarrlift.transfer.recode import InnerChunkConversion
 from zarrstack.core.errors import CastError, UsageError
@@ -269,6 +271,27 @@ class Watched:
         elif isinstance(event, TaskDone):
             self.chunks += event.chunks
             self.bytes += event.bytes_in
+
+
+def test_a_shard_that_cannot_be_ended_leaves_no_part_of_itself(
+    numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, calls = ShardBuilder.finish, []
+
+    def full(self: ShardBuilder) -> int:
+        calls.append(self)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return finish(self)
+
+    monkeypatch.setattr(ShardBuilder, "finish", full)
+    monkeypatch.setattr("zarrlift.transfer.blocks._HELD", 1)  # each payload is in the file at once
+    result = tmp_path / "out.zarr"
+    outcome = zarrlift.migrate(numbers, result, executor="threads", **OPTIONS["sharded"])
+    assert [problem.found for problem in outcome.problems] == ["No space left on device"]
+    assert [path.name for path in (result / "a").rglob("*") if not path.name.isdecimal()] == ["c"]
+    assert zarrlift.resume(result).state == "done"
+    assert zarrlift.verify(numbers, result, full=True).ok
 
 
 @pytest.mark.slow(one_in=3)
