@@ -129,16 +129,17 @@ def _words(values: Values) -> Values:
     native = values.dtype.newbyteorder("=")
     # Not ascontiguousarray, which adds an axis to 0-d arrays.
     plain = np.array(values, dtype=native, order="C", copy=None if _copies_if_needed() else False)
-    if native.char in _LONG_DOUBLES and np.finfo(np.longdouble).nmant == 63:
-        parts = plain.reshape(*plain.shape, 1).view(np.longdouble)  # real and imaginary
-        bits = parts.reshape(*parts.shape, 1).view(np.uint8)[..., :_X87]
-        return bits.reshape(*plain.shape, -1)
     word = _WORDS.get(native.itemsize)
     if word is not None:
         return plain.view(word)
     if native.itemsize == 0:
         return np.zeros(values.shape, np.uint8)
-    return plain.reshape(*plain.shape, 1).view(np.uint8)
+    octets = plain.reshape(*plain.shape, 1).view(np.uint8)
+    if native.char in _LONG_DOUBLES and np.finfo(np.longdouble).nmant == 63:
+        # A complex item has two.
+        long_doubles = octets.reshape(*plain.shape, -1, np.dtype(np.longdouble).itemsize)
+        octets = long_doubles[..., :_X87].reshape(*plain.shape, -1)
+    return octets
 
 
 def _stored(values: Values) -> Values:
