@@ -185,7 +185,8 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_xdist_auto_num_workers() -> int:
     """What `-n auto` means: one process more than there are cores, since tests wait for files and processes.
 
-    On two cores, the quick tests take 0.87 of the time that they take in two; a fourth brings nothing.
+    On two cores, the quick tests take 0.87 of the time with three processes that they take with two. A fourth
+    brings nothing.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores + 1

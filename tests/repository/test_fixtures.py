@@ -52,9 +52,9 @@ def documents() -> tuple[dict[str, Any], ...]:
 @pytest.mark.needs_reader("once")
 def test_no_fixture_changed_unnoticed() -> None:
     assert packing.entries() == packing.read_manifest()
-    known = (FIXTURES / "README.md").read_text()
+    readme = (FIXTURES / "README.md").read_text()
     folders = {name.split("/")[1] for name in packing.read_manifest()}
-    assert [name for name in sorted(folders) if f"`{name}" not in known] == []
+    assert [name for name in sorted(folders) if f"`{name}" not in readme] == []
 
 
 @pytest.mark.parametrize("file", [*filter(packing.is_packed, packing.fixtures())], ids=name_of)

@@ -296,7 +296,10 @@ def test_a_notebook_without_widgets_has_a_bar_of_text(notebook, tmp_path, capsys
     assert capsys.readouterr().err == ""
 
 
-def test_a_notebook_has_one_bar_for_a_batch(notebook, tmp_path, capsys):
+def test_a_notebook_has_one_bar_for_a_batch(notebook, tmp_path, capsys, monkeypatch):
+    shape = progress_display._shape
+    # tqdm draws ten times a second at most, and this batch may take less.
+    monkeypatch.setattr(progress_display, "_shape", lambda stream: {**shape(stream), "mininterval": 0})
     for name in "ab":
         write_archive(tmp_path / "old" / f"{name}.zarr")
     zarrlift.batch(tmp_path / "old", to=f"{tmp_path}/new/{{relative}}")

@@ -276,7 +276,8 @@ class Watched:
 def test_a_shard_that_cannot_be_ended_leaves_no_part_of_itself(
     numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finish, calls = ShardBuilder.finish, []
+    finish = ShardBuilder.finish
+    calls: list[Any] = []
 
     def full(self: ShardBuilder) -> int:
         calls.append(self)
@@ -290,6 +291,7 @@ def test_a_shard_that_cannot_be_ended_leaves_no_part_of_itself(
     outcome = zarrlift.migrate(numbers, result, executor="threads", **OPTIONS["sharded"])
     assert [problem.found for problem in outcome.problems] == ["No space left on device"]
     assert [path.name for path in (result / "a").rglob("*") if not path.name.isdecimal()] == ["c"]
+    assert [builder._stream._descriptor for builder in calls] == [-1] * len(calls)  # closed
     assert zarrlift.resume(result).state == "done"
     assert zarrlift.verify(numbers, result, full=True).ok
 
