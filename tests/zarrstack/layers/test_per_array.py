@@ -212,6 +212,40 @@ def test_zarr_python_alone_does_not_consolidate_such_an_array(store):
     assert consolidated(store) == []
 
 
+def test_no_document_is_read_while_it_is_written(store):
+    """zarr writes those of new groups beside the array's; Windows refuses to read what is being written."""
+    written, read_meanwhile = set(), []
+
+    class Slow(zarr.storage.WrapperStore):
+        get_sync = set_sync = None
+
+        async def get(self, key, *rest):
+            await asyncio.sleep(0)  # others begin
+            read_meanwhile.extend(written & {key})
+            return await super().get(key, *rest)
+
+        async def write(self, how, key, value):
+            written.add(key)
+            for _ in range(100):
+                await asyncio.sleep(0)  # others begin
+            await how(key, value)
+            written.discard(key)
+
+        async def set(self, key, value):
+            await self.write(super().set, key, value)
+
+        async def set_if_not_exists(self, key, value):
+            await self.write(super().set_if_not_exists, key, value)
+
+    create(Slow(store))
+    assert not read_meanwhile
+    assert [key for key in keys(store) if key.endswith("zarr.json")] == [
+        "g/a/zarr.json",
+        "g/zarr.json",
+        "zarr.json",
+    ]
+
+
 @pytest.mark.parametrize("replaced", [False, True], ids=["new", "replaced"])
 def test_creating_such_an_array_removes_consolidated_metadata_first(store, replaced):
     """Otherwise zarr-python would write chunks over its shards: it would not see the guard."""

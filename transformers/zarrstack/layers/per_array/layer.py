@@ -45,6 +45,7 @@ from ...base.transformer import StorageTransformer
 from ...core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
 from ...core.json_text import JSON, JSONObject, excerpt
 from ...core.paths import ancestors, parents, prefix_of
+from ...system.shared_locks import SharedLock, lock_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +292,8 @@ class PerArray(StorageTransformer):
         value, array = await self._prepared(path, value)
         if array is not None and array.entries:
             await self._remove_consolidated(path)
-        await self._store.set(key_of(path), value)
+        async with self._lock(path).writing():
+            await self._store.set(key_of(path), value)
         if array is None:
             self._arrays.pop(path, None)
         else:
@@ -300,10 +302,25 @@ class PerArray(StorageTransformer):
     async def _remove_consolidated(self, path: str) -> None:
         """Remove the consolidated metadata of the groups above an array, which would hide its guard."""
         for group in parents(path):
-            document = await self._stored(group)
-            if document is not None and document.pop(CONSOLIDATED, None) is not None:
-                content = json.dumps(document, indent=2).encode()
-                await self._store.set(key_of(group), default_buffer_prototype().buffer.from_bytes(content))
+            lock = self._lock(group)
+            async with lock.reading():
+                document = await self._stored(group)
+            if document is None or CONSOLIDATED not in document:
+                continue
+            async with lock.writing():
+                document = await self._stored(group)
+                if document is not None and document.pop(CONSOLIDATED, None) is not None:
+                    content = json.dumps(document, indent=2).encode()
+                    buffer = default_buffer_prototype().buffer.from_bytes(content)
+                    await self._store.set(key_of(group), buffer)
+
+    def _lock(self, path: str) -> SharedLock:
+        """This layer's lock of a document.
+
+        zarr-python writes the groups above a new array at the same time as its document, for which they are
+        read: on Windows, a file that is just being written cannot be read.
+        """
+        return lock_of((PerArray, id(self)), path)
 
     async def _entries(self, path: str) -> list[JSON]:
         """The transformers of an array: as declared for a new document, otherwise as stored."""
@@ -371,7 +388,8 @@ class PerArray(StorageTransformer):
         elif (document := parse(value.to_bytes())) and (is_array(document) or CONSOLIDATED in document):
             await super().set_if_not_exists(key, value)
         else:  # written unchanged, so the store below can do it atomically: zarr creates groups this way
-            await self._store.set_if_not_exists(key, value)
+            async with self._lock(path).writing():
+                await self._store.set_if_not_exists(key, value)
             self._arrays.pop(path, None)
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
