@@ -147,6 +147,37 @@ def changed_archive(tmp_path: Path, **options: Any) -> tuple[Path, Path]:
     return source, result
 
 
+def test_another_migration_names_what_the_source_lacks_now(tmp_path: Path) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    shutil.rmtree(source / "h/rewrite")
+    before = tree(result)
+    (problem,) = zarrlift.migrate(source, result).problems
+    assert (problem.kind, problem.node) == ("removed", "h/rewrite")
+    assert tree(result) == before
+
+
+def test_an_update_killed_at_its_very_end_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was allowed to remove is no permission for the next one."""
+    source, result = changed_archive(tmp_path)
+    note = Job.note
+
+    def killed(job: Job, **facts: Any) -> None:
+        if facts == {"update": None}:
+            raise Killed
+        note(job, **facts)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Job, "note", killed)
+        with pytest.raises(Killed):
+            zarrlift.update(result, delete=True)
+    assert zarrlift.status(result).state == "done"
+    shutil.rmtree(source / "h/rewrite")
+    outcome = zarrlift.update(result)
+    assert [(problem.node, problem.severity) for problem in outcome.problems] == [("h/rewrite", "warning")]
+    assert (result / "h/rewrite/zarr.json").exists()
+
+
 @pytest.mark.parametrize("in_place", [False, True])
 def test_another_migration_of_a_source_that_has_changed_names_what_has(
     in_place: bool, source: Path, destination: Path

@@ -304,6 +304,25 @@ def test_two_spellings_of_one_thing_are_no_difference(spelling):
     assert models.diff(V3, {**V3, **spelling}) == ()
 
 
+def test_nor_are_two_spellings_of_the_codecs_in_shards_or_of_an_unknown_key_encoding():
+    def sharded(crc32c, keys):
+        inner = {"chunk_shape": [1], "codecs": [LITTLE, crc32c], "index_codecs": [LITTLE, crc32c]}
+        codecs = [{"name": "sharding_indexed", "configuration": inner}]
+        return {**V3, "codecs": codecs, "chunk_key_encoding": keys}
+
+    first = sharded("crc32c", "hilbert")
+    assert models.diff(first, sharded({"name": "crc32c", "must_understand": True}, {"name": "hilbert"})) == ()
+    (other,) = models.diff(first, sharded("crc32c", {"name": "hilbert", "configuration": {"order": 2}}))
+    assert other.member == "chunk_key_encoding"
+
+
+def test_fill_values_of_a_data_type_that_is_not_known_are_compared_as_written():
+    first = {**V3, "data_type": "float9", "fill_value": 1}
+    assert models.diff(first, first) == ()
+    (other,) = models.diff(first, {**first, "fill_value": 2})
+    assert (other.member, other.first, other.second) == ("fill_value", 1, 2)
+
+
 @pytest.mark.parametrize(
     "change",
     [

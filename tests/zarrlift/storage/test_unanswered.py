@@ -200,7 +200,6 @@ class Watcher:
                 self.store.alive.set()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_samples")
 def test_a_migration_reports_a_dead_server_and_goes_on_when_it_is_back(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

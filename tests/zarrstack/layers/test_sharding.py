@@ -11,7 +11,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.chances import check, examples, fewer, sequences
-from tests.support.stores import PROTOTYPE, InAFolder, got
+from tests.support.stores import PROTOTYPE, Gate, InAFolder, Noted, got
 from tests.support.stores import buffer as value
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
@@ -293,6 +293,22 @@ async def test_who_is_cancelled_leaves_the_shard_to_the_next() -> None:
         assert (await layer.get("c/2", PROTOTYPE)).to_bytes() == bytes([turns])
     assert (await layer.get("c/0", PROTOTYPE)).to_bytes() == b"0"
     assert layer._writers._waiting == {}
+
+
+async def test_who_waited_with_one_whose_event_loop_ends_writes_the_shard_itself() -> None:
+    """The end of a loop cancels each of its tasks, also the one that is not cancelled with who waits for it."""
+    below = Noted(MemoryStore())
+    below.gate = Gate()
+    layer = Sharding(below, chunks_per_shard=[4])
+    tasks = [asyncio.ensure_future(layer.set(f"c/{i}", value(bytes([i])))) for i in (1, 2)]
+    await below.gate.reached.wait()
+    (writing,) = asyncio.all_tasks() - {*tasks, asyncio.current_task()}
+    writing.cancel()
+    below.gate.opened.set()
+    ended, written = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(ended, asyncio.CancelledError) and written is None
+    assert (await layer.get("c/2", PROTOTYPE)).to_bytes() == b"\2"
+    assert await layer.get("c/1", PROTOTYPE) is None
 
 
 async def test_a_failed_write_is_told_to_all_who_waited_for_it_and_the_next_one_works() -> None:
