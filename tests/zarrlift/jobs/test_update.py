@@ -135,6 +135,17 @@ def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str
     assert zarrlift.verify(result, full=True).ok
 
 
+def test_chunks_that_have_become_empty_are_left_out_by_an_update_too(tmp_path: Path) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    wanted = recipe(source, WISHES["empty ones left out"])
+    migrated(source, result, recipe=wanted)
+    assert (result / "h/rewrite/c/0/0").exists()
+    rewritten(source / "h/rewrite/0.0", bytes(7 * 7 * 4))
+    assert zarrlift.update(result).ok
+    assert not (result / "h/rewrite/c/0/0").exists()
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh", recipe=wanted))
+
+
 def killed(*_: Any, **__: Any) -> Any:
     raise Killed
 

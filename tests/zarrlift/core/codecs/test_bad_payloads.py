@@ -78,6 +78,14 @@ def test_a_zstd_frame_that_states_its_size_is_refused_by_its_header():
         codec.check(HeadAndTail.of(bomb), Size(MEGABYTE, exact=True))
 
 
+def test_a_zstd_frame_that_a_later_format_wrote_is_refused():
+    """RFC 8878, 3.1.1.1.1.4: a decoder must check that the reserved bit is zero."""
+    frame = bytearray(zstandard.ZstdCompressor().compress(b"abc"))
+    frame[4] |= 8
+    with pytest.raises(ChunkError, match="reserved bit"):
+        compile_bytes_codec(CodecSpec("zstd")).decode(bytes(frame), Size(3, exact=True))
+
+
 DATA = np.arange(3000, dtype="<i4").tobytes()
 SHUFFLES = ("noshuffle", "bitshuffle")
 SPECS = [
