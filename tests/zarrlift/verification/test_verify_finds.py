@@ -246,6 +246,22 @@ def test_consolidated_metadata_of_no_node_is_there(tmp_path) -> None:
     assert problem.message == "there is no consolidated metadata"
 
 
+def test_consolidated_metadata_that_is_not_that_of_the_nodes_is_named(result) -> None:
+    source, destination = result
+    zarr.consolidate_metadata(destination)
+    assert zarrlift.verify(source, destination).ok
+    block = json.loads((destination / "zarr.json").read_bytes())["consolidated_metadata"]
+    known = block["metadata"]
+    name, *others = sorted(known)
+    metadata = {each: known[each] for each in others} | {"stray": {**known[name]}}
+    metadata[others[0]] = {**known[others[0]], "attributes": {"of": "another time"}}
+    edit(destination, consolidated_metadata={**block, "metadata": metadata})
+    found = {problem.message: problem.found for problem in zarrlift.verify(source, destination).problems}
+    place = "consolidated metadata differs at"
+    assert found.keys() == {f"{place} {each!r}" for each in (name, others[0], "stray")}
+    assert (found[f"{place} 'stray'"], found[f"{place} {name!r}"]) == ("an entry", "no entry")
+
+
 # `verify --full` where chunks were cut anew: each chunk of the source is decoded once, all is compared.
 
 
