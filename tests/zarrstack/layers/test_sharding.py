@@ -296,7 +296,7 @@ async def test_who_is_cancelled_leaves_the_shard_to_the_next() -> None:
 
 
 async def test_who_waited_with_one_whose_event_loop_ends_writes_the_shard_itself() -> None:
-    """The end of a loop cancels each of its tasks, also the one that is not cancelled with who waits for it."""
+    """The end of a loop cancels all of its tasks, also the one that is writing for several."""
     below = Noted(MemoryStore())
     below.gate = Gate()
     layer = Sharding(below, chunks_per_shard=[4])
