@@ -240,6 +240,24 @@ def test_objects_that_are_made_again_with_a_changed_one_are_not_taken_from_other
     assert tree(result / "h/rewrite") == before
 
 
+@pytest.mark.parametrize("after", [2, 8, 14])
+def test_an_array_that_shrinks_and_grows_leaves_no_object_of_its_former_shape(
+    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed update has not removed all that lay beyond; they would come back as values when it grows again."""
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    migrated(source, result)
+    array = zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2)
+    array.resize((9, 20))
+    with monkeypatch.context() as patched:
+        dying(patched, after)
+        with pytest.raises(Killed):
+            zarrlift.update(result)
+    array.resize((16, 20))
+    assert zarrlift.update(result).ok
+    assert tree(result) == tree(migrated(source, tmp_path / "fresh"))
+
+
 def test_what_others_write_between_two_attempts_of_an_update_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
