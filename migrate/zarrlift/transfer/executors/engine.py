@@ -9,6 +9,7 @@ fails with `KilledWorker` after `distributed.scheduler.allowed-failures` workers
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import sys
 import time
@@ -318,7 +319,14 @@ def dask_engine_at(address: str | None, *, workers: int | None) -> Engine:
         return DaskEngine(client, own=(client,), workers=workers)
     try:
         with dask.config.set({_ALLOWED_FAILURES: 2}):  # so that a task may kill three workers
-            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address=":0",
+                # A worker that is closed between a question and its answer prints a traceback; what
+                # becomes of tasks is told by their results.
+                silence_logs=logging.CRITICAL,
+            )
         client = Client(cluster, set_as_default=False)
     except (OSError, RuntimeError) as error:  # such as that of a worker that was killed
         raise WorkerError("Dask cannot start its workers", found=str(error)) from error
