@@ -195,9 +195,16 @@ def below(above, paths):
 # Paths of files in URLs, which on Windows begin with a drive or a server.
 
 
-@pytest.mark.parametrize("path", ["C:\\old.zarr", "d:\\100 %\\\u00e9 #1.zarr", "\\\\server\\share\\a b"])
-def test_the_url_of_a_file_names_it_on_windows(path: str) -> None:
-    url = urlsplit(PureWindowsPath(path).as_uri())
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [
+        ("C:\\old.zarr", "file:///C:/old.zarr"),
+        ("d:\\100 %\\\u00e9 #1.zarr", "file:///d:/100%20%25/%C3%A9%20%231.zarr"),
+        ("\\\\server\\share\\a b", "file://server/share/a%20b"),
+    ],
+)
+def test_the_url_of_a_file_names_it_on_windows(path: str, written: str) -> None:
+    url = urlsplit(written)
     assert PureWindowsPath(local_path(unquote(url.path), url.netloc, windows=True)) == PureWindowsPath(path)
 
 

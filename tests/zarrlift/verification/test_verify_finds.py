@@ -246,6 +246,7 @@ def test_consolidated_metadata_of_no_node_is_there(tmp_path) -> None:
     assert problem.message == "there is no consolidated metadata"
 
 
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
 def test_consolidated_metadata_that_is_not_that_of_the_nodes_is_named(result) -> None:
     source, destination = result
     zarr.consolidate_metadata(destination)
