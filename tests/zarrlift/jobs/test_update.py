@@ -244,7 +244,7 @@ def test_objects_that_are_made_again_with_a_changed_one_are_not_taken_from_other
 def test_an_array_that_shrinks_and_grows_leaves_no_object_of_its_former_shape(
     after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A killed update has not removed all that lay beyond; they would come back as values when it grows again."""
+    """A killed update has not removed all that lay beyond; it would come back as values."""
     source, result = write_archive(tmp_path / "source"), tmp_path / "result"
     migrated(source, result)
     array = zarr.open_array(source, path="h/rewrite", mode="r+", zarr_format=2)
