@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from fsspec.implementations.http import HTTPFileSystem
 from tests.support import fixtures_index
 from tests.support.store_servers import KEY, SECRET, nginx
 from tests.zarrlift.storage.conftest import Web, files
@@ -203,3 +204,17 @@ def test_no_more_is_done_than_there_is_and_at_the_end_all_of_it(web: str, tmp_pa
     assert watched.seen[-1] == (outcome.bytes_in, outcome.bytes_in)
     for array in zarrlift.status(tmp_path / "out.zarr").arrays:
         assert (array.bytes_total, array.bytes_known) == (array.bytes_done, True)
+
+
+def test_a_place_that_fsspec_only_reads_is_no_destination(
+    archive: Path, served: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Early versions of fsspec write to no web server."""
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(HTTPFileSystem, "_pipe_file", refuse)
+    told = "cannot claim the destination; found NotImplementedError. Not every server takes files"
+    with pytest.raises(StorageError, match=told):
+        zarrlift.migrate(archive, f"{served.url}/new.zarr", job=tmp_path / "job.db")

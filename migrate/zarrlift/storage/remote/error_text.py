@@ -87,7 +87,8 @@ def plainly(
     advice = _refusal(text)
     status = _STATUS.search(text)
     if status is None:
-        return StorageError(what, key=place, found=f"{type(error).__name__}: {text}"[:_MOST], advice=advice)
+        found = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return StorageError(what, key=place, found=found[:_MOST], advice=advice)
     more = [match[1].rstrip(".") for match in (_CODE.search(text), _MESSAGE.search(text)) if match]
     match = "; ".join((f"HTTP status {status[1].strip()}", *more))[:_MOST]
     return StorageError(what, key=place, found=match, advice=advice)
