@@ -21,9 +21,10 @@ from tests.support.stores import buffer as value
 from zarr.abc.store import RangeByteRequest, Store
 from zarr.buffer import cpu
 from zarr.core.sync import sync
-from zarr.storage import LocalStore, MemoryStore, WrapperStore
+from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
 from zarrstack import Cache, Log, Rekey, WriteBack, stack
+from zarrstack.base.locations import location_of
 from zarrstack.core.errors import StorageError, UsageError
 from zarrstack.layers.write_back.waiting import KEY_COST, OBJECT_COST
 from zarrstack.testing import LayerTests, Place
@@ -255,6 +256,17 @@ def test_decoded_chunks_of_a_cache_below_are_not_those_of_a_value_that_waits(bel
 
 
 # -- who shares it ---------------------------------------------------------------------------------
+
+
+def test_places_are_those_of_objects_whatever_store_shows_them(objects, tmp_path):
+    class Shifted(WrapperStore):
+        """Another's, which may show other values."""
+
+    one, other = location_of(MemoryStore(objects)), location_of(Shifted(MemoryStore(objects)))
+    assert (one.place, one.base) == (other.place, other.base) and one.exact != other.exact
+    files = [location_of(ZipStore(tmp_path / path)) for path in ("a.zip", "x/../a.zip", "b.zip")]
+    assert files[0] == files[1] != files[2]
+    assert files[0] != location_of(LocalStore(tmp_path / "a.zip"))
 
 
 def test_a_second_stack_over_the_same_place_sees_it_and_replaces_it(objects):
