@@ -57,12 +57,12 @@ def test_without_the_codec_nothing_begins(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_blocks_whose_compression_the_codec_lacks_do_not_stay_in_place(tmp_path: Path) -> None:
     place = copied(archive("n5/java-3.5.1/compressions").path, tmp_path / "source.n5")
-    found = set()
+    compressions = set()
     for refusal in zarrlift.plan(place, in_place=True).refusals:
         if "does not support this compression" in refusal.problems[0].message:
-            stated = json.loads((place / refusal.path / "attributes.json").read_text())["compression"]
-            found.add((stated["type"], stated.get("useZlib")))
-    assert found == {("bzip2", None), ("lz4", None), ("xz", None), ("gzip", True)}
+            compression = json.loads((place / refusal.path / "attributes.json").read_text())["compression"]
+            compressions.add((compression["type"], compression.get("useZlib")))
+    assert compressions == {("bzip2", None), ("lz4", None), ("xz", None), ("gzip", True)}
 
 
 BLOCKS = [case for case in bad_cases("n5") if case.name.startswith("block_")]

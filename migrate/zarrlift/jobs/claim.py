@@ -318,7 +318,7 @@ def _claim(claim: Claim, places: Sequence[_Place], *, take_over: bool) -> None:
 
 
 def _nothing_created(place: _Place, cause: BaseException | None) -> str | None:
-    """Advice for a directory that exists and takes no files, such as `/proc`, and for a web server."""
+    """Advice for a directory that exists and takes no files, such as `/proc`, and for a server."""
     # aiohttp's, and that of fsspec where it only reads, as early versions do from web servers
     if isinstance(cause, NotImplementedError) or type(cause).__name__ == "ClientResponseError":
         return "Not every server takes files: name a directory, or a store such as s3://bucket/path."

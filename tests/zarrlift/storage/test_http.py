@@ -215,6 +215,6 @@ def test_a_place_that_fsspec_only_reads_is_no_destination(
         raise NotImplementedError
 
     monkeypatch.setattr(HTTPFileSystem, "_pipe_file", refuse)
-    told = "cannot claim the destination; found NotImplementedError. Not every server takes files"
-    with pytest.raises(StorageError, match=told):
+    message = "cannot claim the destination; found NotImplementedError. Not every server takes files"
+    with pytest.raises(StorageError, match=message):
         zarrlift.migrate(archive, f"{served.url}/new.zarr", job=tmp_path / "job.db")

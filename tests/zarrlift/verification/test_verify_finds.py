@@ -252,15 +252,20 @@ def test_consolidated_metadata_that_is_not_that_of_the_nodes_is_named(result) ->
     zarr.consolidate_metadata(destination)
     assert zarrlift.verify(source, destination).ok
     block = json.loads((destination / "zarr.json").read_bytes())["consolidated_metadata"]
-    known = block["metadata"]
-    name, *others = sorted(known)
-    metadata = {each: known[each] for each in others} | {"stray": {**known[name]}}
-    metadata[others[0]] = {**known[others[0]], "attributes": {"of": "another time"}}
+    entries = block["metadata"]
+    name, *others = sorted(entries)
+    metadata = {each: entries[each] for each in others} | {"stray": {**entries[name]}}
+    metadata[others[0]] = {**entries[others[0]], "attributes": {"of": "another time"}}
     edit(destination, consolidated_metadata={**block, "metadata": metadata})
-    found = {problem.message: problem.found for problem in zarrlift.verify(source, destination).problems}
+    found_by_message = {
+        problem.message: problem.found for problem in zarrlift.verify(source, destination).problems
+    }
     place = "consolidated metadata differs at"
-    assert found.keys() == {f"{place} {each!r}" for each in (name, others[0], "stray")}
-    assert (found[f"{place} 'stray'"], found[f"{place} {name!r}"]) == ("an entry", "no entry")
+    assert found_by_message.keys() == {f"{place} {each!r}" for each in (name, others[0], "stray")}
+    assert (found_by_message[f"{place} 'stray'"], found_by_message[f"{place} {name!r}"]) == (
+        "an entry",
+        "no entry",
+    )
 
 
 # `verify --full` where chunks were cut anew: each chunk of the source is decoded once, all is compared.

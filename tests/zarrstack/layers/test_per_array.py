@@ -214,22 +214,22 @@ def test_zarr_python_alone_does_not_consolidate_such_an_array(store):
 
 def test_no_document_is_read_while_it_is_written(store):
     """zarr writes those of new groups beside the array's; Windows refuses to read what is being written."""
-    written, read_meanwhile = set(), []
+    being_written, read_meanwhile = set(), []
 
     class Slow(zarr.storage.WrapperStore):
         get_sync = set_sync = None
 
         async def get(self, key, *rest):
             await asyncio.sleep(0)  # others begin
-            read_meanwhile.extend(written & {key})
+            read_meanwhile.extend(being_written & {key})
             return await super().get(key, *rest)
 
         async def write(self, how, key, value):
-            written.add(key)
+            being_written.add(key)
             for _ in range(100):
                 await asyncio.sleep(0)  # others begin
             await how(key, value)
-            written.discard(key)
+            being_written.discard(key)
 
         async def set(self, key, value):
             await self.write(super().set, key, value)
